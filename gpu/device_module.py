@@ -6,6 +6,7 @@ A device is an object with memory of its own. Its package says how memory is cop
 from __future__ import annotations
 
 import ctypes
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -25,6 +26,20 @@ from .host_launches import HostLaunches
 from .launch import THREAD_PASSES
 from .launch.kernels import GpuKernel, kernels_in
 from .launch.launch_form import GpuError
+
+
+def chosen_device(names: Sequence[str], choice: str, kind: str, how: str, error: type[GpuError]) -> int:
+    """Return the number of the first device whose name has the text of the environment variable ``choice``.
+
+    ``how`` says how to get a device of the ``kind``; ``error`` is raised where there is none, or none of that name.
+    """
+    wanted = os.environ.get(choice, "").strip()
+    if not names:
+        raise error(f"this machine has no {kind}: {how}")
+    found = next((n for n, name in enumerate(names) if wanted.lower() in name.lower()), None)
+    if found is None:
+        raise error(f"this machine has no {kind} {wanted!r}, which {choice} names; there are {', '.join(names)}")
+    return found
 
 
 class KernelDevice(Protocol):

@@ -12,7 +12,7 @@ from ..codegen.lower.pipeline import PASSES, Pass, run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
 from ..tir.expr import Call, Expr
-from ..tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
+from ..tir.expr.intrinsics.number_operations import DOT_PRODUCTS, FIXED_POINT, fixed_point_steps
 from ..tir.stmt import PrimFunc
 from ..tir.walk import transform
 from .mlir_error import require_xdsl
@@ -40,7 +40,7 @@ def emit_mlir(functions: Sequence[LoweredFunc]) -> str:
 # The lowering of scheduled functions for MLIR: loops over vectors, with calls and half floats as they are.
 
 
-_DOTS = {"tir.dot2_bf16", "tir.dot2_i16", "tir.dot4_i8i8", "tir.dot4_u8i8", "tir.dot4_u8u8"}
+_DOTS = {f"tir.{name}" for name in DOT_PRODUCTS}
 
 
 def _written_out(func: PrimFunc, _: Target) -> PrimFunc:

@@ -25,6 +25,7 @@ from ...tir.expr import nodes as E
 from ...tir.expr.dtype import float_bits, round_float
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.intrinsics.matrix_operations import TILE_DOTS, TILE_ROWS
+from ...tir.expr.intrinsics.number_operations import DOT_PRODUCTS
 from ..backend.analyses import whole_in_range
 from ..backend.emitter import constant_of, expand_dot
 from ..lower.tile_accesses import tile_access
@@ -439,7 +440,7 @@ PLAIN_CALLS: dict[str, Callable[[CScope, Call], str]] = {
     "call_extern": _call_extern,
     "call_pure_extern": _call_extern,
     "clz": _count("clz", "uint64_t u = (uint64_t)x << (64 - BITS); return u ? __builtin_clzll(u) : BITS;"),
-    **dict.fromkeys(("dot2_bf16", "dot2_i16", "dot4_i8i8", "dot4_u8i8", "dot4_u8u8"), _dot),
+    **dict.fromkeys(DOT_PRODUCTS, _dot),
     "fma": _fma,
     "if_then_else": _if_then_else,
     "isfinite": _isinf,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...tir.expr import BufferLoad, Call, DType, Expr, FloatImm, IntImm, StringImm, Var
+from ...tir.expr.intrinsics.number_operations import DOT_PRODUCTS
 from ...tir.walk import free_vars, pre_order
 from ..backend.analyses import range_of
 from ..backend.emitter import expand_dot
@@ -485,7 +486,7 @@ _X86_DOTS = {"dot4_u8i8": "avx512.vpdpbusd", "dot4_i8i8": "avx2.vpdpbssd", "dot4
 MACHINE_CALLS = {
     "call_llvm_intrin": _llvm_intrinsic,
     "call_llvm_pure_intrin": _llvm_intrinsic,
-    **dict.fromkeys(("dot2_bf16", "dot2_i16", "dot4_i8i8", "dot4_u8i8", "dot4_u8u8"), _dot),
+    **dict.fromkeys(DOT_PRODUCTS, _dot),
     "tvm_access_ptr": _access_ptr,
 }
 """Emitters by the operation's name."""

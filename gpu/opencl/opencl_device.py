@@ -6,13 +6,13 @@ is a part of the name of the device or of its platform to take instead.
 
 from __future__ import annotations
 
-import os
 import warnings
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ..device_module import chosen_device
 from ..launch.kernels import GpuKernel
 from ..launch.launch_form import GpuError
 from .opencl_text import needs_doubles
@@ -46,16 +46,10 @@ class OpenClDevice:
         except ImportError as error:
             raise OpenClError(f"this machine has no package pyopencl: {_HOW}") from error
         self.cl = cl
-        devices, wanted = _devices(cl), os.environ.get(CHOICE, "").strip()
+        devices = _devices(cl)
         names = [f"{device.name.strip()} ({device.platform.name.strip()})" for device in devices]
-        chosen = [n for n, name in enumerate(names) if wanted.lower() in name.lower()]
-        if not devices:
-            raise OpenClError(f"this machine has no OpenCL device: {_HOW}")
-        if not chosen:
-            raise OpenClError(
-                f"this machine has no OpenCL device {wanted!r}, which {CHOICE} names; there are {', '.join(names)}"
-            )
-        self.device, self.name = devices[chosen[0]], names[chosen[0]]
+        chosen = chosen_device(names, CHOICE, "OpenCL device", _HOW, OpenClError)
+        self.device, self.name = devices[chosen], names[chosen]
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
 

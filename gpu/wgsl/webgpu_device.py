@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..device_module import chosen_device
 from ..launch.kernels import GpuKernel
 from ..launch.launch_form import GpuError
 
@@ -45,16 +46,10 @@ class WebGpuDevice:
         except ImportError as error:
             raise WebGpuError(f"this machine has no package wgpu: {_HOW}") from error
         self.wgpu = wgpu
-        adapters, wanted = _adapters(wgpu), os.environ.get(CHOICE, "").strip()
+        adapters = _adapters(wgpu)
         names = [f"{a.info['device']} ({a.info['backend_type']}, {a.info['description']})" for a in adapters]
-        chosen = [n for n, name in enumerate(names) if wanted.lower() in name.lower()]
-        if not adapters:
-            raise WebGpuError(f"this machine has no WebGPU adapter: {_HOW}")
-        if not chosen:
-            raise WebGpuError(
-                f"this machine has no WebGPU adapter {wanted!r}, which {CHOICE} names; there are {', '.join(names)}"
-            )
-        adapter, self.name = adapters[chosen[0]], names[chosen[0]]
+        chosen = chosen_device(names, CHOICE, "WebGPU adapter", _HOW, WebGpuError)
+        adapter, self.name = adapters[chosen], names[chosen]
         self.limits: dict[str, int] = dict(adapter.limits)
         self.has_clock = _CLOCK in adapter.features
         self.device = adapter.request_device_sync(

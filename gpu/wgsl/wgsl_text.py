@@ -60,6 +60,7 @@ from ...tir.expr import BufferLoad, Call, DType, Expr, IntImm, Range, index_like
 from ...tir.expr import nodes as E
 from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.dtype import float_bits, round_float
+from ...tir.expr.intrinsics.number_operations import DOT_PRODUCTS
 from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt, While
 from ...tir.walk import loads_and_stores, nodes_by_type, pre_order, statements
 from ..launch.barriers import BARRIER, is_barrier
@@ -703,8 +704,7 @@ TABLES = EmitterTables(
         "clz": _count("clz", "countLeadingZeros"),
         **{name: _own(name) for name in MATH if name != "turns"},
         "copysign": _own("copysign"),
-        "dot2_bf16": lambda em, e: em.value(expand_dot(e)),
-        "dot4_u8i8": lambda em, e: em.value(expand_dot(e)),
+        **dict.fromkeys(DOT_PRODUCTS, lambda em, e: em.value(expand_dot(e))),
         "if_then_else": _if_then_else,
         "isfinite": _finite,
         "isinf": _finite,

@@ -542,15 +542,23 @@ def test_reductions_of_all_axes_go_through_one_stretch_of_memory(shape, reduce):
         assert built(array) == np.float32(expected), n
 
 
-@pytest.mark.parametrize("shape", [(64, "n", "n"), ("n", "n", 3, "n")], ids=str)
-def test_a_condition_on_a_reduced_axis_is_not_found_by_division(shape):
-    """Where a value depends on the place along an axis, the axis keeps its loop, and no element divides by the size."""
+def largest_of_the_first_three(shape):
+    """The maximum over all axes but the first; along the last one, elements behind the third count as 0."""
     n = te.size_var("n")
     extents = [n if extent == "n" else extent for extent in shape]
     x = te.placeholder(extents, name="x")
     axes = [te.reduce_axis((0, extent), name=f"r{k}") for k, extent in enumerate(extents[1:])]
-    value = lambda i: te.if_then_else(axes[-1] < 3, x[(i, *axes)], te.const(0, "float32"))  # noqa: E731
-    y = te.compute(tuple(extents[:1]), lambda i: te.max(value(i), axis=axes), name="y")
+
+    def value(i):
+        return te.if_then_else(axes[-1] < 3, x[(i, *axes)], te.const(0, "float32"))
+
+    return x, te.compute(tuple(extents[:1]), lambda i: te.max(value(i), axis=axes), name="y")
+
+
+@pytest.mark.parametrize("shape", [(64, "n", "n"), ("n", "n", 3, "n")], ids=str)
+def test_a_condition_on_a_reduced_axis_is_not_found_by_division(shape):
+    """Where a value depends on the place along an axis, the axis keeps its loop, and no element divides by the size."""
+    x, y = largest_of_the_first_three(shape)
     module = tw.build([x, y], "native -num-cores=1")
     divided = [m for m in tir.walk.pre_order(module["main"]._lowered.func.body) if isinstance(m, FloorMod)]
     assert not [m for m in divided if m.dtype.lanes > 1]
@@ -563,12 +571,7 @@ def test_a_condition_on_a_reduced_axis_is_not_found_by_division(shape):
 @pytest.mark.parametrize("shape", [(64, "n", "n"), ("n", "n", 3, "n")], ids=str)
 def test_rows_of_which_the_caller_says_why_not_are_left_out(shape):
     """The function of all sizes follows the best row that is not refused, such as one that fuses axes and divides."""
-    n = te.size_var("n")
-    extents = [n if extent == "n" else extent for extent in shape]
-    x = te.placeholder(extents, name="x")
-    axes = [te.reduce_axis((0, extent), name=f"r{k}") for k, extent in enumerate(extents[1:])]
-    value = lambda i: te.if_then_else(axes[-1] < 3, x[(i, *axes)], te.const(0, "float32"))  # noqa: E731
-    y = te.compute(tuple(extents[:1]), lambda i: te.max(value(i), axis=axes), name="y")
+    x, y = largest_of_the_first_three(shape)
     base = Schedule(te.create_prim_func([x, y]))
     space = Space(example_of(base.func), "llvm -mcpu=x86-64-v4 -num-cores=1", of=base)
     best = choose_default(space, base)

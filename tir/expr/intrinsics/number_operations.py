@@ -424,3 +424,5 @@ dot2_bf16 = Operation(
     "zero",
     _dot_product(2, "float32", "bfloat16", "bfloat16"), evaluate=always(sum_of_two),
 )  # fmt: skip
+DOT_PRODUCTS = tuple([row.name for row in (dot2_bf16, dot2_i16, dot4_i8i8, dot4_u8i8, dot4_u8u8)])
+"""The names of the dot products, which every back end has as instructions or writes out as sums."""
