@@ -287,17 +287,24 @@ class _Checks:
             elif predicate is None and isinstance(index, (Ramp, Broadcast)):
                 for k in (0, lanes - 1) if isinstance(index, Ramp) else (0,):
                     self.place(n, d, _lane(index, k), extent, scope)
-            else:
+            elif predicate is not None or not self.within(index, extent):
                 for k in range(lanes):
                     masked = scope if predicate is None else _Enclosing(scope, guard=_lane(predicate, k))
                     self.place(n, d, _lane(index, k), extent, masked)
 
+    def within(self, index: Expr, extent: Expr) -> bool:
+        """Return whether constant ends of an index, or of all of its lanes together, lie within the extent."""
+        have, size = self.interval(index), self.interval(extent)
+        return (
+            have.lo is not None and have.lo >= 0 and have.hi is not None and size.lo is not None and have.hi < size.lo
+        )
+
     def place(self, n: Any, d: int, index: Expr, extent: Expr, scope: _Enclosing) -> None:
         """Decide one index in one dimension."""
-        have, size = self.interval(index), self.interval(extent)
-        low = have.lo is not None and have.lo >= 0
-        if low and have.hi is not None and size.lo is not None and have.hi < size.lo:
+        if self.within(index, extent):
             return
+        have = self.interval(index)
+        low = have.lo is not None and have.lo >= 0
         if low and isinstance(index, Var):  # the loop runs over the dimension
             r = self.loops.get(index)
             if r is not None and isinstance(r.min, IntImm) and r.min.value == 0 and same(r.extent, extent):
@@ -366,7 +373,7 @@ class _Checks:
     # -- what is known ------------------------------------------------------------------------------------------------
 
     def interval(self, e: Expr) -> Interval:
-        """Return constant ends of an integer expression, from those of the variables."""
+        """Return constant ends of an integer expression, from those of the variables; of a vector, those of all lanes."""
         if type(e) is IntImm:
             return Interval(e.value, e.value)
         found = self.memo.get(e)
@@ -377,10 +384,14 @@ class _Checks:
     def _interval(self, e: Expr) -> Interval:
         if isinstance(e, Var):
             return self.ranges.get(e, EVERYTHING)
-        rule = _INTERVALS.get(type(e))
+        if isinstance(e, Ramp):
+            return self.interval(_lane(e, 0)).union(self.interval(_lane(e, e.dtype.lanes - 1)))
+        if isinstance(e, Broadcast):
+            return self.interval(e.value)
+        rule, kind = _INTERVALS.get(type(e)), e.dtype.element
         if rule is not None:
             found = rule(self.interval(e.a), self.interval(e.b))  # type: ignore[attr-defined]
-            return found if e.dtype in INDEX_TYPES else found.unless_wrapped(e.dtype) if e.dtype.is_int else EVERYTHING
+            return found if kind in INDEX_TYPES else found.unless_wrapped(kind) if kind.is_int else EVERYTHING
         if isinstance(e, Cast) and e.dtype.is_int and e.dtype.lanes == 1:
             inner = self.interval(e.value) if e.value.dtype.is_int else EVERYTHING
             return inner if inner.fits(e.dtype) or e.dtype in INDEX_TYPES else interval_of(e.dtype)

@@ -5,9 +5,11 @@ Whether two accesses may touch one element from two threads is found by listing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,7 @@ from ...tir.expr import (
     Sub,
     Var,
     const,
+    same,
     vars_in,
 )
 from ...tir.stmt import (
@@ -60,7 +63,7 @@ from .launch_form import THREAD_TAGS, GpuError, inside_threads, is_private, tag_
 BULK_SCOPE, BULK_WAIT = "bulk_scope", "tir.ptx_wait_barrier"
 """The attribute around a row that is copied in bulk, and the call that waits for it (:mod:`.bulk_copies`)."""
 
-MOST = 1 << 19
+MOST = 1 << 21
 """Accesses with more combinations of threads and iterations than this are taken to overlap."""
 
 _NUMPY: dict[type, Callable[..., np.ndarray]] = {
@@ -88,6 +91,7 @@ class Overlaps:
     def __init__(self, threads: Mapping[Var, int]) -> None:
         self.threads = dict(threads)
         self._tables: dict[tuple[Any, ...], np.ndarray | None] = {}
+        self._reduced: dict[tuple[Any, ...], tuple[tuple[Expr, ...], tuple[Expr, ...]]] = {}
 
     def conflict(self, a: ThreadAccess, b: ThreadAccess, repeated: For | None = None) -> bool:
         """Return whether ``a`` and ``b`` may touch one element from two threads, and one of them writes it.
@@ -101,11 +105,16 @@ class Overlaps:
         common = tuple([loop for loop in outer if loop in b.loops])
         if self._apart(a, b, common):
             return False
+        key = (a.indices, b.indices, common)
+        if key not in self._reduced:
+            self._reduced[key] = _without_common_terms(a.indices, b.indices, {loop.loop_var for loop in common})
+        one, other = self._reduced[key]
+        a, b = replace(a, indices=one), replace(b, indices=other)
         here = [loop for loop in common if any(loop.loop_var in vars_in(i) for i in (*a.indices, *b.indices))]
         first, second = self._table(a, here), self._table(b, here)
         if first is None or second is None:
             return True
-        return _meet(first, second)
+        return _meet(first, second, prod(self.threads.values()))
 
     def _apart(self, a: ThreadAccess, b: ThreadAccess, common: Sequence[For]) -> bool:
         """Return whether an index of both differs in every iteration of the common loops, whichever the threads. Such
@@ -126,7 +135,7 @@ class Overlaps:
         return False
 
     def _table(self, access: ThreadAccess, common: Sequence[For]) -> np.ndarray | None:
-        """Return rows of (place, thread), where the place is the element, and the iterations of common loops."""
+        """Return the sorted numbers ``place * threads + thread``, where the place is the element with the iterations of common loops."""
         key = (access.buffer.data, access.indices, access.loops, access.conditions, tuple(common))
         if key not in self._tables:
             self._tables[key] = self._listed(access, common)
@@ -162,7 +171,50 @@ class Overlaps:
         for condition in access.conditions:
             holds = values_of(condition, values)  # one that is not known may hold
             happens &= True if holds is None else holds
-        return np.unique(np.stack([place[happens], thread[happens]]), axis=1)
+        return np.unique((place * prod(self.threads.values()) + thread)[happens])
+
+
+def _without_common_terms(
+    a: Sequence[Expr], b: Sequence[Expr], fixed: Set[Var]
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Return the indices of two accesses without the terms that are equal in both: those of the variables ``fixed``, which have one
+    value in both.
+
+    Whether two indices are equal does not change, and a loop of many iterations need not be listed.
+    """
+    first, second = [], []
+    for i, j in zip(a, b, strict=True):
+        mine, theirs = _terms(i), _terms(j)
+        own = [t for t in mine if vars_in(t) and vars_in(t) <= fixed]
+        others = [t for t in theirs if vars_in(t) and vars_in(t) <= fixed]
+        if _equal_sums(own, others):
+            i, j = _sum_of(mine, own, i), _sum_of(theirs, others, j)
+        first.append(i)
+        second.append(j)
+    return tuple(first), tuple(second)
+
+
+def _terms(e: Expr) -> list[Expr]:
+    return [*_terms(e.a), *_terms(e.b)] if isinstance(e, Add) else [e]
+
+
+def _equal_sums(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """Return whether two sums have the same terms, in any order."""
+    left = list(b)
+    for term in a:
+        at = next((n for n, other in enumerate(left) if same(term, other)), None)
+        if at is None:
+            return False
+        del left[at]
+    return not left
+
+
+def _sum_of(terms: Sequence[Expr], dropped: Sequence[Expr], whole: Expr) -> Expr:
+    """Return the sum of the terms that are not dropped; ``whole`` where none is."""
+    if not dropped:
+        return whole
+    rest = [t for t in terms if not any(t is d for d in dropped)]
+    return reduce(add, rest) if rest else const(0, whole.dtype)
 
 
 def _count(loop: For) -> int | None:
@@ -171,13 +223,17 @@ def _count(loop: For) -> int | None:
     return loop.extent.value if fits else None  # type: ignore[attr-defined]
 
 
-def _meet(a: np.ndarray, b: np.ndarray) -> bool:
+def _meet(a: np.ndarray, b: np.ndarray, threads: int) -> bool:
     """Return whether some place stands in both tables with different threads."""
-    both = np.unique(np.concatenate([a, b], axis=1), axis=1)
-    shared = np.intersect1d(a[0], b[0])
-    places, counts = np.unique(both[0], return_counts=True)
-    several = places[counts > 1]
-    return bool(np.intersect1d(several, shared).size)
+    places = np.union1d(a, b) // threads
+    several = np.unique(places[1:][places[1:] == places[:-1]])
+    return bool(several.size and (_stand_in(several, a // threads) & _stand_in(several, b // threads)).any())
+
+
+def _stand_in(few: np.ndarray, many: np.ndarray) -> np.ndarray:
+    """Return for each of ``few`` whether it stands among the sorted ``many``."""
+    at = np.searchsorted(many, few)
+    return (at < many.size) & (many[np.minimum(at, many.size - 1)] == few) if many.size else np.zeros(few.size, bool)
 
 
 def values_of(e: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None:

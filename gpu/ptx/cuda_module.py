@@ -189,6 +189,14 @@ class CudaModule(GpuModule):
         """The PTX text of each kernel by its name."""
         return {name: code.asm() for name, code in self.code.items()}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: the program and its PTX, nothing of a device. What loads it compiles nothing."""
+        kept = {**self.__dict__, "ptx": self.ptx, "_last": {}}
+        return {name: value for name, value in kept.items() if name not in ("_lock", "_functions", "code", "plan")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=Lock())
+
     def own_source(self, fmt: str) -> str | None:
         """Return ``ptx`` (also ``asm`` and ``s``), ``ir`` (LLVM IR as emitted) or ``ll`` (after LLVM's passes).
 

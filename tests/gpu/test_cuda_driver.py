@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import importlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -183,6 +184,24 @@ def test_the_benchmark_runs_to_its_end(fake, capsys):
     assert "us" in capsys.readouterr().out
 
 
-def test_the_benchmark_names_what_fails(fake, capsys):
+def test_the_benchmark_refuses_names_that_it_does_not_know(fake, capsys):
     assert gpu_benchmark.main(["nothing", "--small"]) == 2
-    assert "nothing      failed: KeyError" in capsys.readouterr().out
+    assert "no kernel begins with nothing; there are bfloat16 128" in capsys.readouterr().out
+
+
+def test_kernels_that_were_built_ahead(fake, tmp_path, capsys):
+    assert gpu_benchmark.main(["elementwise", "--small", "--build", "--arch", "sm_80", "--code", str(tmp_path)]) == 0
+    assert [f.name for f in tmp_path.iterdir()] == ["elementwise.sm_80.pkl"]
+    assert (
+        gpu_benchmark.main(["elementwise", "--small", "--code", str(tmp_path), "--rows", str(tmp_path / "rows")]) == 0
+    )
+    assert (tmp_path / "rows").read_text() == capsys.readouterr().out.partition("\n")[2]
+
+
+def test_a_pickled_module_compiles_nothing(fake, monkeypatch):
+    text = pickle.dumps(doubled())
+    monkeypatch.setattr("tilewright.gpu.ptx.cuda_module.CompiledCode", None)
+    x, y = np.arange(64, dtype="float32"), np.zeros(64, "float32")
+    module = pickle.loads(text)
+    module(x, y)
+    assert (y == 2 * x).all() and ".visible .entry main_kernel0" in module.get_source()

@@ -208,3 +208,17 @@ def test_sectors_that_blocks_share_count_once():
     arrays = [np.ones(256, "float32"), np.ones(256, "float32"), np.empty((40, 256), "float32")]
     (counts,) = tw.build(s, "gpu-sim")["main"].bind(*arrays).counted()
     assert counts["memory_bytes"] == 4 * (256 + 256 + 40 * 256) and counts["l2_bytes"] == 4 * 3 * 40 * 256
+
+
+def test_long_reductions_take_one_barrier_a_step():
+    """The loop over steps is not listed, so that its length decides nothing."""
+    n = 8192
+    a, b = te.placeholder((n, n), "float16", "A"), te.placeholder((n, n), "float16", "B")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k), name="C")
+    sch = tw.Schedule(te.create_prim_func([a, b, c]))
+    group_product(sch, "C", GroupTiles("float16", (2, 1), 1, 256, 4, True))
+    text = tw.codegen.compile(sch.func, "cuda -arch=sm_90a").get_source()
+    steps = text[text.index("$L__BB0_1:") : text.index("bra \t$L__BB0_1")]
+    assert steps.count("bar.sync") == 1 and steps.count("cp.async.cg.shared.global") == 12
+    assert "ld.global" not in steps
