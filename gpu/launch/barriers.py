@@ -177,8 +177,9 @@ class Overlaps:
 def _without_common_terms(
     a: Sequence[Expr], b: Sequence[Expr], fixed: Set[Var]
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Return the indices of two accesses without the terms that are equal in both: those of the variables ``fixed``, which have one
-    value in both.
+    """Return the indices of two accesses without the terms that both have.
+
+    Those terms are of the variables ``fixed`` alone, which have one value in both.
 
     Whether two indices are equal does not change, and a loop of many iterations need not be listed.
     """

@@ -14,7 +14,7 @@ from tilewright.gpu.launch import LAUNCH_PASSES
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
-from tilewright.tuner.rules.gpu_products import GroupTiles, group_product
+from tilewright.tuner.rules.gpu_matrix_units import GroupTiles, group_product
 
 
 @pytest.mark.parametrize("name", ["wgmma_64x64x64_f16", "wgmma_fill_64x64", "wgmma_store_64x128"])

@@ -12,7 +12,7 @@ from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
 from tilewright.tir.expr.intrinsics.matrix_operations import rounded_to_tf32
-from tilewright.tuner.rules.gpu_products import WarpTiles, warp_product
+from tilewright.tuner.rules.gpu_matrix_units import WarpTiles, warp_product
 
 SUMS = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "int8": "int32"}
 
