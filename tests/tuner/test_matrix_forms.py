@@ -17,6 +17,9 @@ FORMS = {
     "two axes of steps": ("ikl,klj->ij", {"i": 64, "j": 64, "k": 2, "l": 32}),
     "heads between the axes": ("ibk,bkj->bij", {"b": 3, "i": 64, "j": 64, "k": 32}),
     "two axes of columns": ("ik,kxj->ixj", {"i": 64, "x": 2, "j": 32, "k": 64}),
+    "a layer's weights": ("ik,jk->ij", {"i": 64, "j": 64, "k": 32}),
+    "a layer's gradient": ("ki,kj->ij", {"i": 64, "j": 64, "k": 32}),
+    "scores of heads": ("xihk,xjhk->xhij", {"x": 2, "h": 3, "i": 64, "j": 64, "k": 32}),
 }
 
 
