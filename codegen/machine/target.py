@@ -33,8 +33,8 @@ FETCH_CYCLES, SHARED_CYCLES, ARITHMETIC_CYCLES, BARRIER_CYCLES = 500.0, 30.0, 4.
 """Until a load of global memory, one of shared memory, an arithmetic result and a barrier are there."""
 BLOCK_SHARED = 1 << 10
 """Bytes of shared memory that each block takes besides its own."""
-STATIC_SHARED = 48 << 10
-"""Bytes of shared memory that a kernel may declare; more is given at the launch."""
+STATIC_SHARED, OVERLAID_SHARED = 48 << 10, 96 << 10
+"""Bytes of shared memory that a kernel may declare, more is given at the launch; and from where on buffers of different times share it."""
 
 
 SCALABLE = ("sve", "v")

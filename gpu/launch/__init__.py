@@ -28,6 +28,7 @@ from .bulk_copies import bulk_instructions, start_bulk_copies
 from .cross_thread_reduction import reduce_across_threads
 from .launch_form import GpuError, to_launch_form
 from .narrow_shared import narrow_shared
+from .shared_overlay import overlay_shared
 from .software_pipeline import pipeline_loops
 from .virtual_threads import run_virtual_threads
 
@@ -55,6 +56,7 @@ LAUNCH_PASSES: tuple[Pass, ...] = (
     _pass(start_bulk_copies),
     _pass(simplify),
     _pass(remove_unit_loops),
+    _pass(overlay_shared),
     _pass(place_barriers),
 )
 """From blocks to kernels in launch form with barriers. The simulated device runs what comes out."""

@@ -90,13 +90,24 @@ def _kernel(name: str, loop: For, lowered: LoweredFunc, outer: Mapping[Buffer, N
 # memory that the threads of a block share
 
 
-def shared_bytes(loop: Stmt) -> int:
-    """Returns the bytes of shared memory that a kernel needs: those of its buffers, one after the other."""
-    total = 0
+PLACE = "shared_place"
+"""The annotation of an allocation for the byte at which a shared buffer begins."""
+
+
+def shared_places(loop: Stmt) -> dict[Buffer, int]:
+    """Returns the byte at which each shared buffer of a kernel begins: where its allocation says, or behind those before."""
+    out: dict[Buffer, int] = {}
+    end = 0
     for s in statements(loop):
         if isinstance(s, Allocate) and is_shared(s.buffer.scope):
-            total = placed(s.buffer, total) + shared_size(s.buffer)
-    return total
+            out[s.buffer] = s.annotations[PLACE] if PLACE in s.annotations else placed(s.buffer, end)
+            end = max(end, out[s.buffer] + shared_size(s.buffer))
+    return out
+
+
+def shared_bytes(loop: Stmt) -> int:
+    """Returns the bytes of shared memory that a kernel needs."""
+    return max([place + shared_size(buffer) for buffer, place in shared_places(loop).items()], default=0)
 
 
 def placed(buffer: Buffer, room: int) -> int:

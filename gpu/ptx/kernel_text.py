@@ -79,7 +79,7 @@ from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, PrimFunc, 
 from ...tir.walk import statements
 from ..launch.barriers import BARRIER
 from ..launch.bulk_copies import BARRIERS
-from ..launch.kernels import GpuKernel, placed, shared_alignment, shared_size
+from ..launch.kernels import GpuKernel, shared_alignment, shared_bytes, shared_places, shared_size
 from ..launch.launch_form import (
     BLOCK_TAGS,
     SWIZZLED,
@@ -96,6 +96,7 @@ from .instruction_text import (
     BULK_CALLS,
     COPY_CALLS,
     GROUP_TILE_CALLS,
+    LIBRARY_CALLS,
     WARP_TILE_CALLS,
     loaded,
     splat_of_tile,
@@ -142,18 +143,20 @@ class PtxUnit(LlvmUnit):
         self.dynamic = dynamic
         self.async_proxy = uses_units_beside_threads(lowered.func.body)
         """Whether NVIDIA's async proxy uses shared memory, as ``wgmma`` and bulk copies do: barriers then fence it."""
+        self.places = shared_places(lowered.func.body)
         align = SWIZZLED_ALIGNMENT if self.async_proxy else CACHE_LINE
-        room = f"@{lowered.name}_room = external addrspace(3) global [0 x i8], align {align}"
-        self.globals: list[str] = [room] * dynamic
-        self.room = 0
+        self.together = dynamic or shared_bytes(lowered.func.body) < sum(map(shared_size, self.places))
+        """Whether all shared buffers are parts of one, as those have to be that the launch gives or that have one place."""
+        total = 0 if dynamic else shared_bytes(lowered.func.body)
+        kind, start = ("external", "") if dynamic else ("internal", " poison")
+        room = f"@{lowered.name}_room = {kind} addrspace(3) global [{total} x i8]{start}, align {align}"
+        self.globals: list[str] = [room] * self.together
 
     def shared_memory(self, buffer: Buffer) -> str:
         """Return the address of a shared buffer."""
-        if self.dynamic:
-            place = placed(buffer, self.room)
-            self.room = place + shared_size(buffer)
+        if self.together:
             start = f"addrspacecast (ptr addrspace(3) @{self.name}_room to ptr)"
-            return f"getelementptr (i8, ptr {start}, i64 {place})"
+            return f"getelementptr (i8, ptr {start}, i64 {self.places[buffer]})"
         name = f"@{self.name}_shared{len(self.globals)}"
         element = memory_type(buffer.dtype.element)
         count = (constant_elements(buffer) or 0) * buffer.dtype.lanes
@@ -271,6 +274,7 @@ _TABLES = EmitterTables(
         **BULK_CALLS,
         **COPY_CALLS,
         **ATOMIC_CALLS,
+        **LIBRARY_CALLS,
         BARRIER.removeprefix("tir."): _barrier,
     },
 )

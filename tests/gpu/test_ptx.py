@@ -1,11 +1,16 @@
 """PTX text, and what NVIDIA's assembler says of it."""
 
+import ctypes
+
+import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
 import tilewright as tw
 from tilewright import te, tir
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.ptx.cuda_module import joined_ptx
+from tilewright.gpu.ptx.instruction_text import _FMOD
 
 needs_ptxas = pytest.mark.skipif(
     find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12"
@@ -107,3 +112,38 @@ def test_joined_texts_have_the_newest_header():
     joined = joined_ptx(texts)
     assert joined.startswith("// LLVM\n\n.version 8.0\n.target sm_90\n") and joined.count(".version") == 1
     assert joined.index(".entry k7.8") < joined.index(".entry k8.0")
+
+
+@pytest.mark.parametrize(("scalar", "word", "dtype"), [("float", "f32", "float32"), ("double", "f64", "float64")])
+def test_the_remainder_of_floats(scalar, word, dtype):
+    """The function that GPUs get, compiled for this processor, equals the C library's at every distance of the exponents."""
+    text = f"declare {scalar} @llvm.fabs.{word}({scalar})\ndeclare {scalar} @llvm.copysign.{word}({scalar}, {scalar})\n"
+    text += f"define {scalar} @remainder" + _FMOD.replace("T", scalar).replace(".S(", f".{word}(")
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    with llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine) as engine:
+        engine.finalize_object()
+        kind = ctypes.c_float if dtype == "float32" else ctypes.c_double
+        run = ctypes.CFUNCTYPE(kind, kind, kind)(engine.get_function_address("remainder"))
+        rng, bits = np.random.default_rng(0), np.uint32 if dtype == "float32" else np.uint64
+        drawn = rng.integers(0, np.iinfo(bits).max, (2, 2000), bits, endpoint=True).view(dtype)
+        info = np.finfo(dtype)
+        ends = np.array(
+            [0, -0.0, np.inf, -np.inf, np.nan, info.max, -info.max, info.tiny, info.smallest_subnormal, 1, -3], dtype
+        )
+        x, y = [np.concatenate([d, e.ravel()]) for d, e in zip(drawn, np.meshgrid(ends, ends), strict=True)]
+        got = np.array([run(float(a), float(b)) for a, b in zip(x, y, strict=True)], dtype)
+    with np.errstate(all="ignore"):
+        want = np.fmod(x, y)
+    np.testing.assert_array_equal(got, want)
+    assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_divisions_of_floats_need_no_library(dtype):
+    a, b = te.placeholder((64,), dtype, "A"), te.placeholder((64,), dtype, "B")
+    text = tw.build([a, b, te.ops.floor_divide(a, b)], "cuda").get_source()
+    assert "extern" not in text
+    if find_ptxas():
+        run_ptxas(text, "sm_80")

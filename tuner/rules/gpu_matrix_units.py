@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.machine.target import BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
+from ...codegen.machine.target import (
+    BARRIER_CYCLES,
+    FETCH_CYCLES,
+    GROUP_RATE,
+    OVERLAID_SHARED,
+    SECTOR,
+    WARP,
+    WARP_GROUP,
+)
 from ...schedule import Schedule
 from ...schedule.intrin import STEPS
 from ...tir.expr import Var
@@ -362,6 +370,12 @@ def _shared_sums(read: bool, rows: np.ndarray, columns: np.ndarray) -> np.ndarra
     return rows * (columns + SUMS_OFFSET) * 4.0 if read else 0.0
 
 
+def _shared_in_turn(operands: np.ndarray, sums: np.ndarray | float) -> np.ndarray:
+    """Returns the bytes of shared memory: sums take the place of the operands where both are large."""
+    both = operands + sums
+    return np.where(both > OVERLAID_SHARED, np.maximum(operands, sums), both)
+
+
 class GroupTilesPart(Part):
     """This part computes tiles of 64 rows of sums by warp groups of sm_90a. Its decisions are the groups of a block along rows and
     columns, the tiles of a group, their columns, and the ``versions`` of operands in shared memory, 64 steps each."""
@@ -450,7 +464,7 @@ class GroupTilesPart(Part):
     def _shared(self, columns: Columns) -> np.ndarray:
         tall, wide = self._tiles(columns)
         sums = _shared_sums(self.read, columns["row_groups"] * PANEL, wide * PANEL)
-        return np.asarray((tall + wide) * PANEL * STEPS * 2.0 * columns["versions"] + 1024 + sums)
+        return _shared_in_turn((tall + wide) * PANEL * STEPS * 2.0 * columns["versions"], sums) + 1024.0
 
     def _registers(self, columns: Columns) -> np.ndarray:
         return np.asarray(columns["row_tiles"] * columns["width"] / 2 + 40.0)
@@ -539,7 +553,7 @@ class WarpTilesPart(Part):
         left = tall * TILE * (columns["steps"] * TILE * self.bytes + 16)
         right = columns["steps"] * TILE * (wide * TILE * self.bytes + 16)
         sums = _shared_sums(self.read, columns["row_warps"] * TILE, wide * TILE)
-        return np.asarray((left + right) * columns["versions"] + sums)
+        return _shared_in_turn((left + right) * columns["versions"], sums)
 
     def _registers(self, columns: Columns) -> np.ndarray:
         fragment = 8.0 * self.bytes / 2
