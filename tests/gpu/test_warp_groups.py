@@ -15,10 +15,17 @@ from tilewright.gpu.launch import LAUNCH_PASSES
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
-from tilewright.schedule.intrin import LAYOUTS, STEPS
-from tilewright.tir.expr.intrinsics.matrix_operations import GROUP_ROWS, PANEL
+from tilewright.schedule.intrin import LAYOUTS
+from tilewright.tir.expr.intrinsics.matrix_operations import GROUP_ROWS
 from tilewright.tuner.loop_steps import copy_ahead, loops_within
-from tilewright.tuner.rules.gpu_products import GroupTiles, group_product, out_at, store_tiles, tiles_on_blocks
+from tilewright.tuner.rules.gpu_matrix_units import (
+    GroupTiles,
+    MatrixForm,
+    group_product,
+    out_at,
+    store_tiles,
+    tiles_on_blocks,
+)
 
 
 @pytest.mark.parametrize(
@@ -240,33 +247,8 @@ def laid_out(layout, m, n, k, dtype="float16", groups=(1, 1), rows=1, columns=64
     right = (lambda j: b[j, r]) if layout[1] == "t" else (lambda j: b[r, j])
     c = te.compute((m, n), lambda i, j: te.sum(wide(left(i)) * wide(right(j)), axis=r), name="C")
     s = tw.Schedule(te.create_prim_func([a, b, c]))
-    block = s.get_block("C")
-    out = s.cache_write(block, 0, "wgmma.accumulator")
-    s.transform_layout(block, ("write", 0), lambda i, j: (i // GROUP_ROWS, j // columns, i % GROUP_ROWS, j % columns))
-    word = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}[dtype]
-    piece_of, line_of = (8, STEPS) if word[0] in "fb" else (16, 2 * STEPS)  # the elements of 16 bytes, and of 128
-    cut = {"i": [None, groups[0], rows, GROUP_ROWS], "j": [None, groups[1], columns], "k": [None, line_of]}
-    loops, group, copies = tiles_on_blocks(s, block, cut, "i0 j0 i1 j1 k0 i2 i3 j2 k1", "shared.swizzled")
-    for copy in copies:
-        row, column = loops_within(s, copy, loops["k0"])[-2:]
-        panel, piece, lane = s.split(column, [None, 8, piece_of])
-        over, y, line = s.split(row, [None, groups[0] * groups[1], 16])
-        s.reorder(panel, over, y, line, piece, lane)
-        s.bind(y, "threadIdx.y")
-        s.bind(s.fuse(line, piece), "threadIdx.x")
-        s.vectorize(lane)
-    copy_ahead(s, loops["k0"], versions, in_flight)
-    at = out_at(s, out, group, None, GROUP_ROWS, 128)
-    init = s.decompose_reduction(block, loops["k0"])
-    for copy, panels in zip(copies, (layout[0] == "t", layout[1] == "n"), strict=True):
-        if panels:
-            s.transform_layout(copy, ("write", 0), lambda k, x: (x // PANEL, k, x % PANEL))
-    s.tensorize(loops["i3"], f"wgmma_64x{columns}x{line_of}_{word}{'' if layout == 'nn' else '_' + layout}")
-    fill = s.get_loops(init)
-    s.tensorize(fill[-2], f"wgmma_fill_64x{columns}")
-    stores = store_tiles(s, out, at, (GROUP_ROWS, columns), f"wgmma_store_64x{columns}")
-    for loop in (loops["i2"], fill[-3], *stores):
-        s.unroll(loop)
+    sizes = GroupTiles(dtype, groups, rows, columns, versions, in_flight)
+    group_product(s, "C", sizes, form=MatrixForm(layout=layout))
     return s
 
 
@@ -365,6 +347,38 @@ def test_which_rows_descriptors_name():
         assert len(high) == 8
 
 
+def float8_product(m, n, k, dtype, groups=(1, 1), columns=64, versions=1, in_flight=False):
+    """A product of operands with their steps side by side, 128 of them copied at a time to where products read them."""
+    a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((n, k), dtype, "B")
+    r = te.reduce_axis((0, k), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(wide(a[i, r]) * wide(b[j, r]), axis=r), name="C")
+    s = tw.Schedule(te.create_prim_func([a, b, c]))
+    block = s.get_block("C")
+    out = s.cache_write(block, 0, "wgmma.accumulator")
+    s.transform_layout(block, ("write", 0), lambda i, j: (i // GROUP_ROWS, j // columns, i % GROUP_ROWS, j % columns))
+    cut = {"i": [None, groups[0], 1, GROUP_ROWS], "j": [None, groups[1], columns], "k": [None, 128]}
+    order, form = "i0 j0 i1 j1 k0 i2 i3 j2 k1", MatrixForm(layout="nt")
+    loops, group, copies = tiles_on_blocks(s, block, cut, order, "shared.swizzled", form)
+    for copy in copies:
+        row, column = loops_within(s, copy, loops["k0"])[-2:]
+        piece, lane = s.split(column, [None, 16])
+        over, y, line = s.split(row, [None, groups[0] * groups[1], 16])
+        s.bind(y, "threadIdx.y")
+        s.bind(s.fuse(line, piece), "threadIdx.x")
+        s.vectorize(lane)
+    copy_ahead(s, loops["k0"], versions, in_flight)
+    at = out_at(s, out, group, None, GROUP_ROWS, 128)
+    init = s.decompose_reduction(block, loops["k0"])
+    word = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}[dtype]
+    s.tensorize(loops["i3"], f"wgmma_64x{columns}x128_{word}_nt")
+    fill = s.get_loops(init)
+    s.tensorize(fill[-2], f"wgmma_fill_64x{columns}")
+    stores = store_tiles(s, out, at, (GROUP_ROWS, columns), f"wgmma_store_64x{columns}")
+    for loop in (loops["i2"], fill[-3], *stores):
+        s.unroll(loop)
+    return s
+
+
 FLOAT8 = [
     ("float8_e4m3fn", (64, 64, 128), {}),
     ("float8_e5m2", (128, 128, 256), {"groups": (2, 1), "columns": 128, "versions": 2}),
@@ -382,7 +396,7 @@ def test_float8(dtype, shape, sizes):
     codes = np.where(rest | (rng.random(codes.shape) < 0.01), codes, np.uint8(0x80))
     a, b = codes[:m].copy(), codes[m:].copy()
     out = np.empty((m, n), "float32")
-    tw.build(laid_out("nt", m, n, k, dtype, **sizes), "gpu-sim")(a, b, out)
+    tw.build(float8_product(m, n, k, dtype, **sizes), "gpu-sim")(a, b, out)
     a, b = (x.view(getattr(ml_dtypes, dtype)).astype("float64") for x in (a, b))
     with np.errstate(invalid="ignore"):
         expected, size = a @ b.T, abs(a) @ abs(b).T
@@ -395,7 +409,7 @@ def test_float8(dtype, shape, sizes):
 @pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
 @pytest.mark.parametrize(("dtype", "shape", "sizes"), FLOAT8)
 def test_assembler_takes_float8(dtype, shape, sizes):
-    (text,) = tw.build(laid_out("nt", *shape, dtype, **sizes), "cuda -arch=sm_90a").ptx.values()
+    (text,) = tw.build(float8_product(*shape, dtype, **sizes), "cuda -arch=sm_90a").ptx.values()
     word = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}[dtype]
     products = [line for line in text.split("\n") if "wgmma.mma_async" in line]
     assert products and all(f"k32.f32.{word}.{word} " in line and ", go, 1, 1; " in line for line in products)

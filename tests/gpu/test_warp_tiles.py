@@ -14,8 +14,7 @@ from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
 from tilewright.schedule.intrin import LAYOUTS
 from tilewright.tir.expr.intrinsics.matrix_operations import rounded_to_tf32
-from tilewright.tuner.loop_steps import copy_ahead, fuse_all, loops_within
-from tilewright.tuner.rules.gpu_products import WORDS, WarpTiles, out_at, store_tiles, tiles_on_blocks, warp_product
+from tilewright.tuner.rules.gpu_matrix_units import MatrixForm, WarpTiles, warp_product
 
 SUMS = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "int8": "int32"}
 
@@ -124,7 +123,7 @@ def test_tf32_rounds_what_float32_would_keep():
     assert np.abs(c - short[0] @ short[1]).max() < 1e-5 < 1e-3 < np.abs(c - a.astype("float64") @ b).max()
 
 
-def laid_out(layout, m, n, k, dtype, shared=True, versions=1):
+def laid_out(layout, m, n, k, dtype, versions=1):
     """A product of operands that lie as ``layout`` says, by two warps with 32 by 16 sums each."""
     shapes = [(k, m) if layout[0] == "t" else (m, k), (n, k) if layout[1] == "t" else (k, n)]
     a, b = te.placeholder(shapes[0], dtype, "A"), te.placeholder(shapes[1], dtype, "B")
@@ -134,33 +133,8 @@ def laid_out(layout, m, n, k, dtype, shared=True, versions=1):
     right = (lambda j: b[j, r]) if layout[1] == "t" else (lambda j: b[r, j])
     c = te.compute((m, n), lambda i, j: te.sum(wide(left(i)) * wide(right(j)), axis=r), name="C")
     s = tw.Schedule(te.create_prim_func([a, b, c]))
-    block = s.get_block("C")
-    out = s.cache_write(block, 0, "wmma.accumulator")
-    s.transform_layout(block, ("write", 0), lambda i, j: (i // 16, j // 16, i % 16, j % 16))
-    cut = {"i": [None, 1, 2, 16], "j": [None, 2, 1, 16], "k": [None, 2, 16]}
-    loops, warp, copies = tiles_on_blocks(s, block, cut, "i0 j0 i1 j1 k0 k1 i2 j2 i3 j3 k2", "shared")
-    for copy in copies:
-        _, y, x, lane = s.split(fuse_all(s, loops_within(s, copy, loops["k0"])), [None, 2, 32, 4])
-        s.bind(y, "threadIdx.y")
-        s.bind(x, "threadIdx.x")
-        s.vectorize(lane)
-        offset = 16 // s.get(copy).writes[0].buffer.dtype.bytes
-        s.storage_align(copy, 0, -2, 2 * offset, offset)
-    copy_ahead(s, loops["k0"], versions)
-    at = out_at(s, out, warp, None, 16, 32)
-    init = s.decompose_reduction(block, loops["k0"])
-    operand, sums = WORDS[dtype]
-    s.tensorize(loops["i3"], f"wmma_16x16x16_{operand}{'' if layout == 'nn' else '_' + layout}")
-    fill = s.get_loops(init)
-    s.tensorize(fill[-2], f"wmma_fill_16x16_{sums}")
-    for loop in (
-        loops["k1"],
-        loops["i2"],
-        loops["j2"],
-        *fill[-4:-2],
-        *store_tiles(s, out, at, (16, 16), f"wmma_store_16x16_{sums}"),
-    ):
-        s.unroll(loop)
+    sizes = WarpTiles(dtype, (1, 2), (2, 1), 2, (4, 4), versions)
+    warp_product(s, "C", sizes, form=MatrixForm(layout=layout))
     return s
 
 
