@@ -23,7 +23,7 @@ wait for them.
 
 Both kinds take operands that lie the other way around; the names say so by letters as in BLAS, first A's, then B's. ``_nt`` multiplies by
 ``B[j, k]``, ``_tn`` takes ``A[k, i]``, ``_tt`` does both. Those of warp groups have the same rows of 64 numbers: ``_nt`` takes
-``B[n, k % 64]``, ``_tn`` takes ``A[m // 64, k, m % 64]``, one panel of it at a time.
+``B[n, k % 64]``, ``_tn`` takes ``A[m // 64, k, m % 64]``, one panel of it at a time. Of float8 a row has 128 numbers, and there is ``_nt`` alone.
 
 ============================  ======================================================================================
 ``dot_16x4_vnni``             ``C[16] += A[4] · B[16, 4]``, uint8 by int8 into int32: one vpdpbusd of AVX-512 VNNI
@@ -49,6 +49,7 @@ Both kinds take operands that lie the other way around; the names say so by lett
 ``wmma_store_16x16_T``        ``D[16, 16] = C[16, 16]`` from registers of a warp, T = f32, s32
 ``wgmma_64xNx64_T``           ``C[64, N] += A[64, 64] · B[N // 64, 64, 64]`` by warp groups of sm_90a, T = f16, bf16, N = 64 .. 256
 ``wgmma_64xNx64_T_nt``        the same by ``B[N, 64]``, rows of steps; ``_tn`` takes ``A[k, i]``, ``_tt`` both
+``wgmma_64xNx128_T_nt``       the same for 128 steps of T = e4m3, e5m2 (float8)
 ``wgmma_fill_64xN``           ``C[64, N] = 0`` in registers of a warp group
 ``wgmma_store_64xN``          ``D[64, N] = C[64, N]`` from registers of a warp group
 ============================  ======================================================================================
@@ -62,7 +63,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, WIDTHS
+from ..tir.expr.dtype import DType
+from ..tir.expr.intrinsics.matrix_operations import GROUP_ROWS, PANEL, WIDTHS, group_steps
 from ..tir.parser import parse
 from ..tir.stmt import PrimFunc
 
@@ -391,21 +393,23 @@ def pair(head: str, description: str, implementation: str, **words: object) -> t
 
 
 STEPS = 64
-"""The steps of the reduction in one intrinsic: a row of shared memory."""
+"""The steps of the reduction in one intrinsic of half floats: a row of shared memory."""
+_PRODUCTS = 4
+"""The products of an intrinsic."""
 
 _DOT = """
 @T.prim_func
 def wgmma_{n}_{a}_{layout}_{role}(a: T.handle, b: T.handle, c: T.handle):
-    A = T.match_buffer(a, (64, 64), "{a}", strides=("a_row", 1), offset_factor=1, scope="shared.swizzled")
+    A = T.match_buffer(a, ({a_shape}), "{a}", strides=("a_row", 1), offset_factor=1, scope="shared.swizzled")
     B = T.match_buffer(b, ({b_shape}), "{a}", strides=({b_strides}, 1), offset_factor=1, scope="shared.swizzled")
     C = T.match_buffer(c, (64, {n}), "float32", strides=({n}, 1), offset_factor=1, scope="wgmma.accumulator")
     with T.block("root"):
-        T.reads(C[0:64, 0:{n}], A[0:64, 0:64], B[{b_whole}])
+        T.reads(C[0:64, 0:{n}], A[{a_whole}], B[{b_whole}])
         T.writes(C[0:64, 0:{n}])
 """
 
 _DOT_DESC = """
-        for i, j, k in T.grid(64, {n}, 64):
+        for i, j, k in T.grid(64, {n}, {steps}):
             with T.block("update"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
                 C[vi, vj] = C[vi, vj] + T.cast(A[{left}], "float32") * T.cast(B[{right}], "float32")
@@ -420,17 +424,23 @@ _DOT_STEP = """
         ))
 """
 _LEFT = {
-    False: {"left": "vi, vk", "a_load": 'T.wgmma_left("{a}x1024", T.address_of(A[0, {k}]), A.strides[0])'},
-    True: {"left": "vk, vi", "a_load": 'T.wgmma_left_t("{a}x1024", T.address_of(A[{k}, 0]), A.strides[0])'},
-}
+    False: {
+        "left": "vi, vk", "a_shape": "64, {steps}", "a_whole": "0:64, 0:{steps}",
+        "a_load": 'T.wgmma_left("{a}x{rows}", T.address_of(A[0, {k}]), A.strides[0])',
+    },
+    True: {
+        "left": "vk, vi", "a_shape": "{steps}, 64", "a_whole": "0:{steps}, 0:64",
+        "a_load": 'T.wgmma_left_t("{a}x{rows}", T.address_of(A[{k}, 0]), A.strides[0])',
+    },
+}  # fmt: skip
 _RIGHT = {
     False: {
-        "right": "vj // 64, vk, vj % 64", "b_shape": "{panels}, 64, 64", "b_strides": '"b_panel", "b_row"',
-        "b_whole": "0:{panels}, 0:64, 0:64",
+        "right": "vj // 64, vk, vj % 64", "b_shape": "{panels}, {steps}, 64", "b_strides": '"b_panel", "b_row"',
+        "b_whole": "0:{panels}, 0:{steps}, 0:64",
         "b_load": 'T.wgmma_right("{a}x{numbers}", T.address_of(B[0, {k}, 0]), B.strides[1], B.strides[0])',
     },
     True: {
-        "right": "vj, vk", "b_shape": "{n}, 64", "b_strides": '"b_row"', "b_whole": "0:{n}, 0:64",
+        "right": "vj, vk", "b_shape": "{n}, {steps}", "b_strides": '"b_row"', "b_whole": "0:{n}, 0:{steps}",
         "b_load": 'T.wgmma_right_t("{a}x{numbers}", T.address_of(B[0, {k}]), B.strides[0])',
     },
 }  # fmt: skip
@@ -478,20 +488,15 @@ _GROUP_STORE_IMPL = """
 """
 
 
-def _pair(head: str, description: str, implementation: str, n: int, a: str = "") -> tuple[PrimFunc, PrimFunc]:
-    words: dict[str, object] = {
-        "n": n,
-        "a": a,
-        "panels": n // PANEL,
-        "lanes": GROUP_ROWS * n,
-        "numbers": GROUP_STEPS * n,
-    }
-    return pair(head, description, implementation, **words)
+def _pair(head: str, description: str, implementation: str, n: int, **words: object) -> tuple[PrimFunc, PrimFunc]:
+    return pair(head, description, implementation, n=n, lanes=GROUP_ROWS * n, **words)
 
 
 def wgmma_dot(n: int, a: str, layout: str = "nn") -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 64 i, ``n`` j and 64 k. A and B are of type ``a``, C is float32. ``layout`` is one of
-    ``LAYOUTS``."""
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 64 i, ``n`` j and 64 k, or 128 k of float8. C is float32.
+
+    ``a`` is the type of A and B. ``layout`` is one of ``LAYOUTS``; float8 has ``"nt"`` alone.
+    """
     left, right = _transposed(layout)
 
     def laid(text: str) -> str:
@@ -499,10 +504,12 @@ def wgmma_dot(n: int, a: str, layout: str = "nn") -> tuple[PrimFunc, PrimFunc]:
             text = text.replace(f"{{{word}}}", part)
         return text
 
-    steps = "".join(laid(_DOT_STEP).replace("{k}", str(k)) for k in range(0, STEPS, GROUP_STEPS))
+    one = group_steps(DType(a))
+    steps = "".join(laid(_DOT_STEP).replace("{k}", str(one * n)) for n in range(_PRODUCTS))
     fence, wait = f"C.vstore([0, 0], T.wgmma_fence({_SUMS}))", f"C.vstore([0, 0], T.wgmma_wait({_SUMS}, 0))"
     implementation = f"\n        {fence}{steps}        T.evaluate(T.wgmma_commit())\n        {wait}\n"
-    return _pair(laid(_DOT), laid(_DOT_DESC), implementation, n, a)
+    return _pair(laid(_DOT), laid(_DOT_DESC), implementation, n, a=a, panels=n // PANEL, steps=one * _PRODUCTS,
+                 rows=one * GROUP_ROWS, numbers=one * n)  # fmt: skip
 
 
 def wgmma_fill(n: int) -> tuple[PrimFunc, PrimFunc]:
@@ -586,6 +593,11 @@ SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
         for n in WIDTHS
         for t, a in (("f16", "float16"), ("bf16", "bfloat16"))
         for layout in LAYOUTS
+    },
+    **{
+        f"wgmma_64x{n}x128_{t}_nt": partial(wgmma_dot, n, a, "nt")
+        for n in WIDTHS
+        for t, a in (("e4m3", "float8_e4m3fn"), ("e5m2", "float8_e5m2"))
     },
     **{f"wgmma_fill_64x{n}": partial(wgmma_fill, n) for n in WIDTHS},
     **{f"wgmma_store_64x{n}": partial(wgmma_store, n) for n in WIDTHS},

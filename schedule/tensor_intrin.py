@@ -16,6 +16,7 @@ import numpy as np
 
 from ..pages.messages import short_repr
 from ..tir.expr import IntImm, structural_equal, to_numpy
+from ..tir.expr.dtype import kept_as_bits, to_bits
 from ..tir.interpret import interpret
 from ..tir.stmt import Block, BlockRealize, Buffer, PrimFunc
 from ..tir.verify import VerifyError, verify
@@ -110,9 +111,7 @@ def _numbers(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
     if kind.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
     values = rng.integers(0 if (kind.kind == "uint") else -8, 8, shape)
-    if kind.is_float and kind.kind == "bfloat":
-        return (values.astype("float32").view("uint32") >> 16).astype("uint16")
-    return values.astype(to_numpy(kind))
+    return np.asarray(to_bits(values, kind)) if kept_as_bits(kind) else values.astype(to_numpy(kind))
 
 
 def _check_pair(name: str, desc: PrimFunc, impl: PrimFunc) -> None:

@@ -39,7 +39,7 @@ from .expr import (
     op,
 )
 from .expr.dtype import DType, float8_bias, float_bits
-from .expr.intrinsics import KEEPS_NUMBERS
+from .expr.intrinsics import KEEPS_NUMBERS, OPERATIONS
 from .expr.node import Mapper
 from .stmt import Allocate, Buffer, BufferStore, Evaluate, For, IfThenElse, LetStmt, PrimFunc, Stmt, seq
 from .walk import pre_order
@@ -231,6 +231,8 @@ class _Lowering(Mapper):
             made = self.visit(n.args[0])
             to = _value(n.dtype) if n.dtype.is_storage else n.dtype
             return made if made.dtype == to else Call(n.op, (made,), to)
+        if n.op in OPERATIONS and OPERATIONS[n.op].as_stored:
+            return Call(n.op, tuple([self.visit(a) for a in n.args]), n.dtype)
         if n.op not in KEEPS_NUMBERS:
             raise ValueError(
                 f"{self.func.name}: `{n}` is of {(types or [n.dtype])[0]}, which {n.op.removeprefix('tir.')} does not take"

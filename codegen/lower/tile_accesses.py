@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
-from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, TILE_ROWS, WARP_LOADS
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, TILE_ROWS, WARP_LOADS, group_steps
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Buffer
 
@@ -16,7 +16,7 @@ _ROWS = {
     "tir.wgmma_store": GROUP_ROWS,
 }  # fmt: skip
 """The operations that load or store rows of memory from an address on, and how many: of processors, of warps and of warp groups. 0: as
-many as the tile has numbers for, 16 in each."""
+many as the steps of a product fill."""
 
 
 def tile_access(n: IRNode) -> BufferLoad | None:
@@ -35,7 +35,7 @@ def stores_tile(n: Call) -> bool:
 
 def tile_rows(n: Call) -> int:
     """Returns the rows in memory of the tile that ``n`` loads or stores."""
-    return _ROWS[n.op] or _lanes(n) // GROUP_STEPS
+    return _ROWS[n.op] or _lanes(n) // group_steps(n.dtype)
 
 
 def tile_spans(n: Call, buffer: Buffer) -> dict[int, int] | None:

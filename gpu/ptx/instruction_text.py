@@ -16,11 +16,10 @@ from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
-    GROUP_STEPS,
-    PANEL,
     TRANSPOSED_LOADS,
     WARP_LOADS,
     group_columns,
+    group_steps,
 )
 from ...tir.stmt import Buffer, BufferStore
 from ..launch.barriers import BULK_WAIT
@@ -426,14 +425,14 @@ WARP_TILE_CALLS = {
 # The bits of descriptors, the rows and columns of a thread's sums, and the words of instructions are those of the PTX manual,
 # "Asynchronous Warpgroup Level Matrix Instructions".
 
-_ROW = PANEL
-"""The elements of a row of shared memory, 128 bytes."""
+_ROW = 128
+"""The bytes of a row of shared memory."""
 _SWIZZLE_128 = 1 << 62
 _NEXT_ROWS = (SWIZZLED_ALIGNMENT >> 4) << 32
 """Eight rows lie so many bytes behind the eight rows before."""
 _ARCHITECTURE = "sm_90a"
 """The only architecture with these instructions."""
-_GROUP_WORDS = {"float16": "f16", "bfloat16": "bf16"}
+_GROUP_WORDS = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
 def swizzled_pointer(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
@@ -457,12 +456,13 @@ def _descriptor(em: LlvmScope, e: Call, steps_within: bool, panel: int = 0) -> s
     buffer = first.buffer
     if buffer.scope != SWIZZLED:
         raise EmitError(f"an operand of a warp group lies in {SWIZZLED}, and {buffer.name} in {buffer.scope}")
-    if _constant(e.args[1], buffer) != _ROW:
-        raise EmitError(f"the rows of {buffer.name} are {e.args[1]} elements apart, and those of {SWIZZLED} {_ROW}")
+    row = _ROW // buffer.dtype.bytes
+    if _constant(e.args[1], buffer) != row:
+        raise EmitError(f"the rows of {buffer.name} are {e.args[1]} elements apart, and those of {SWIZZLED} {row}")
     where = em.total(em.lane_offsets(buffer, first.indices).start)
-    step = where.const % (8 * _ROW)
-    if any(c % (8 * _ROW) for c in where.terms.values()) or (
-        step and not (steps_within and step < _ROW and step % GROUP_STEPS == 0)
+    step = where.const % (8 * row)
+    if any(c % (8 * row) for c in where.terms.values()) or (
+        step and not (steps_within and step < row and step % group_steps(e.dtype) == 0)
     ):
         raise EmitError(f"an operand of a warp group begins in the middle of eight rows of {buffer.name}")
     start = em.fn.pure(f"addrspacecast ptr {em.base(buffer)} to ptr addrspace(3)")
@@ -512,14 +512,15 @@ def _fence(em: LlvmScope, e: Call) -> str:
 def _group_dot(em: LlvmScope, e: Call) -> str:
     sums, left, right = e.args
     columns = group_columns(sums.dtype)
-    count, word = columns // 2, _GROUP_WORDS[left.dtype.element]
+    count, words = columns // 2, ".".join(_GROUP_WORDS[operand.dtype.element] for operand in (left, right))
     registers = ", ".join(f"${n}" for n in range(count))
-    # PTX calls operands transposed whose steps are rows of shared memory
-    apart = ", ".join(str(int((operand is right) != is_transposed(operand))) for operand in (left, right))
-    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{GROUP_STEPS}.f32.{word}.{word}"
+    # PTX calls operands transposed whose steps are rows of shared memory; those of float8 are not
+    apart = [int((operand is right) != is_transposed(operand)) for operand in (left, right)]
+    said = "" if left.dtype.bits == 8 else f", {apart[0]}, {apart[1]}"
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{group_steps(left.dtype)}.f32.{words}"
     text = (
         "{ .reg .pred go; setp.eq.b32 go, 0, 0; "
-        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1, {apart}; }}"
+        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1{said}; }}"
     )
     return _through(em, sums, text, f", i64 {em.value(left)}, i64 {em.value(right)}", ",l,l")
 

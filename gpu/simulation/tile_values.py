@@ -10,15 +10,16 @@ import numpy as np
 from ...codegen.lower.tile_accesses import tile_rows, tile_spans
 from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr
+from ...tir.expr.dtype import from_bits
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
     GROUP_ROWS,
-    GROUP_STEPS,
     TRANSPOSED_LOADS,
     WARP_LOADS,
     dot_of_group,
     dot_of_tiles,
     group_columns,
+    group_steps,
 )
 from ...tir.stmt import Buffer
 from ..launch.launch_form import GpuError, threads_of_scope, threads_of_tile
@@ -80,6 +81,8 @@ def _load(e: Call, sim: Any, mask: Mask) -> Any:
     if threads == WARP_GROUP:
         lead = [] if memory.lead == "global" else [lanes.block - lanes.first]
         sim.products.reads(memory, (*lead, *[np.broadcast_to(i, lanes.block.shape) for i in indices]))
+    if e.dtype.is_storage:  # memory has bytes
+        found = from_bits(found, e.dtype)
     if e.op in TRANSPOSED_LOADS:
         found = found.reshape(len(found), tile_rows(e), -1).swapaxes(1, 2).reshape(found.shape)
     return found
@@ -241,4 +244,5 @@ def count_product(counts: KernelCounts, value: Expr, warps: float) -> None:
     """Count a product of warp groups; nothing for other values."""
     if isinstance(value, Call) and value.op == "tir.wgmma_dot":
         columns = group_columns(value.dtype)
-        counts.group_product(GROUP_ROWS, columns, GROUP_STEPS, value.args[1].dtype.element.bytes, warps)
+        operand = value.args[1].dtype
+        counts.group_product(GROUP_ROWS, columns, group_steps(operand), operand.element.bytes, warps)

@@ -2,6 +2,7 @@
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,12 +16,21 @@ from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
 from tilewright.schedule.intrin import LAYOUTS
-from tilewright.tuner.rules.gpu_matrix_units import GroupTiles, MatrixForm, group_product
+from tilewright.tir.expr.intrinsics.matrix_operations import GROUP_ROWS
+from tilewright.tuner.loop_steps import copy_ahead, loops_within
+from tilewright.tuner.rules.gpu_matrix_units import (
+    GroupTiles,
+    MatrixForm,
+    group_product,
+    out_at,
+    store_tiles,
+    tiles_on_blocks,
+)
 
 
 @pytest.mark.parametrize(
     "name", ["wgmma_64x64x64_f16", "wgmma_fill_64x64", "wgmma_store_64x128", "wgmma_64x64x64_bf16_nt",
-             "wgmma_64x64x64_bf16_tn", "wgmma_64x128x64_f16_tt"],
+             "wgmma_64x64x64_bf16_tn", "wgmma_64x128x64_f16_tt", "wgmma_64x64x128_e4m3_nt", "wgmma_64x64x128_e5m2_nt"],
 )  # fmt: skip
 def test_intrinsics(name):
     TensorIntrin.get(name).check(1)
@@ -335,3 +345,86 @@ def test_which_rows_descriptors_name():
         assert {n >> 16 & 0x3FFF for n in high} == panels
         assert {n >> 32 & 0x3FFF for n in high} == {64} and {n >> 62 for n in high} == {1}
         assert len(high) == 8
+
+
+def float8_product(m, n, k, dtype, groups=(1, 1), columns=64, versions=1, in_flight=False):
+    """A product of operands with their steps side by side, 128 of them copied at a time to where products read them."""
+    a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((n, k), dtype, "B")
+    r = te.reduce_axis((0, k), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(wide(a[i, r]) * wide(b[j, r]), axis=r), name="C")
+    s = tw.Schedule(te.create_prim_func([a, b, c]))
+    block = s.get_block("C")
+    out = s.cache_write(block, 0, "wgmma.accumulator")
+    s.transform_layout(block, ("write", 0), lambda i, j: (i // GROUP_ROWS, j // columns, i % GROUP_ROWS, j % columns))
+    cut = {"i": [None, groups[0], 1, GROUP_ROWS], "j": [None, groups[1], columns], "k": [None, 128]}
+    order, form = "i0 j0 i1 j1 k0 i2 i3 j2 k1", MatrixForm(layout="nt")
+    loops, group, copies = tiles_on_blocks(s, block, cut, order, "shared.swizzled", form)
+    for copy in copies:
+        row, column = loops_within(s, copy, loops["k0"])[-2:]
+        piece, lane = s.split(column, [None, 16])
+        over, y, line = s.split(row, [None, groups[0] * groups[1], 16])
+        s.bind(y, "threadIdx.y")
+        s.bind(s.fuse(line, piece), "threadIdx.x")
+        s.vectorize(lane)
+    copy_ahead(s, loops["k0"], versions, in_flight)
+    at = out_at(s, out, group, None, GROUP_ROWS, 128)
+    init = s.decompose_reduction(block, loops["k0"])
+    word = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}[dtype]
+    s.tensorize(loops["i3"], f"wgmma_64x{columns}x128_{word}_nt")
+    fill = s.get_loops(init)
+    s.tensorize(fill[-2], f"wgmma_fill_64x{columns}")
+    stores = store_tiles(s, out, at, (GROUP_ROWS, columns), f"wgmma_store_64x{columns}")
+    for loop in (loops["i2"], fill[-3], *stores):
+        s.unroll(loop)
+    return s
+
+
+FLOAT8 = [
+    ("float8_e4m3fn", (64, 64, 128), {}),
+    ("float8_e5m2", (128, 128, 256), {"groups": (2, 1), "columns": 128, "versions": 2}),
+    ("float8_e4m3fn", (128, 256, 512), {"groups": (2, 1), "columns": 256, "versions": 3, "in_flight": True}),
+]
+
+
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), FLOAT8)
+def test_float8(dtype, shape, sizes):
+    """Products of bytes as ml_dtypes reads them; infinities, NaN and zeros with a sign are among them."""
+    m, n, k = shape
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (m + n, k)).astype("uint8")
+    rest = abs(codes.view(getattr(ml_dtypes, dtype)).astype("float32")) < 1e5
+    codes = np.where(rest | (rng.random(codes.shape) < 0.01), codes, np.uint8(0x80))
+    a, b = codes[:m].copy(), codes[m:].copy()
+    out = np.empty((m, n), "float32")
+    tw.build(float8_product(m, n, k, dtype, **sizes), "gpu-sim")(a, b, out)
+    a, b = (x.view(getattr(ml_dtypes, dtype)).astype("float64") for x in (a, b))
+    with np.errstate(invalid="ignore"):
+        expected, size = a @ b.T, abs(a) @ abs(b).T
+    finite = np.isfinite(expected)
+    assert np.isnan(expected).any() and finite.any()
+    np.testing.assert_array_equal(out[~finite], expected[~finite])
+    assert (abs(out[finite] - expected[finite]) <= 1e-6 * size[finite]).all()
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), FLOAT8)
+def test_assembler_takes_float8(dtype, shape, sizes):
+    (text,) = tw.build(float8_product(*shape, dtype, **sizes), "cuda -arch=sm_90a").ptx.values()
+    word = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}[dtype]
+    products = [line for line in text.split("\n") if "wgmma.mma_async" in line]
+    assert products and all(f"k32.f32.{word}.{word} " in line and ", go, 1, 1; " in line for line in products)
+    if sizes.get("versions", 1) > 1:
+        assert "cp.async.cg.shared.global" in text and "ld.global" not in text
+    (report,), _ = run_ptxas(text, "sm_90a")
+    assert report.spill_bytes == report.stack_bytes == 0 and report.warnings == ()
+
+
+def test_float8_has_its_steps_side_by_side():
+    text = TensorIntrin.get("wgmma_64x64x128_e4m3_nt").impl.script()
+    for old, new, words in (
+        ("wgmma_left(", "wgmma_left_t(", "float8_e4m3fnx2048 is no operand of a warp group that is loaded so"),
+        ("float8_e4m3fnx2048", "float8_e4m3fnx1024", "there are float16x1024, bfloat16x1024, float8_e4m3fnx2048"),
+    ):
+        assert old in text
+        with pytest.raises(tw.tir.ParseError, match=words):
+            tw.tir.parse(text.replace(old, new))

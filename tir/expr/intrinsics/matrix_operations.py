@@ -44,7 +44,8 @@ it by itself; all of them run the operation at once.
 ======================================================  ================================================================
 
 Sums are a vector of their 64 n numbers, row by row, n = 64, 128, 192 or 256. The 128 threads of the group hold them together. Operands
-stay in shared memory, in buffers of the scope ``shared.swizzled``: rows of 128 bytes, in which pieces of 16 bytes are
+stay in shared memory, in buffers of the scope ``shared.swizzled``: rows of 128 bytes, 32 of which are the steps of a product: 16, and 32 of
+float8, whose operands have their steps side by side (``wgmma_left``, ``wgmma_right_t``). Of the rows, in which pieces of 16 bytes are
 exchanged so that the memory's banks take turns. Only addresses change by that; the operations see plain rows.
 """
 
@@ -55,7 +56,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType, bfloat16_from_bits, bfloat16_to_bits
+from ..dtype import DType, bfloat16_from_bits, bfloat16_to_bits, from_bits, kept_as_bits
 from ..nodes import Call, Expr, Let, Select, Var
 from ..op import const
 from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule, types_text
@@ -295,11 +296,16 @@ wmma_dot = Operation(
 
 
 GROUP_ROWS, GROUP_STEPS, PANEL = 64, 16, 64
-"""The rows of sums, the steps of one product, and the columns that lie side by side in shared memory."""
-OPERANDS = ("float16", "bfloat16")
-"""The types of operands; sums are float32."""
+"""The rows of sums, the steps of one product of half floats, and the columns that lie side by side in shared memory."""
+OPERANDS, NARROW_OPERANDS = ("float16", "bfloat16"), ("float8_e4m3fn", "float8_e5m2")
+"""The types of operands; sums are float32. The steps of the narrow ones lie side by side."""
 WIDTHS = (64, 128, 192, 256)
 """The columns of sums."""
+
+
+def group_steps(dtype: DType) -> int:
+    """Return the steps of one product of operands of type ``dtype``: 32 bytes."""
+    return GROUP_STEPS * 2 // dtype.element.bytes
 
 
 def group_columns(dtype: DType) -> int:
@@ -308,13 +314,14 @@ def group_columns(dtype: DType) -> int:
     return columns if dtype.element == "float32" and columns in WIDTHS and dtype.lanes == columns * GROUP_ROWS else 0
 
 
-def _group_loaded(strides: int, lanes: Sequence[int]) -> Callable[[Sequence[Expr], str | None], str]:
+def _group_loaded(strides: int, sides: Sequence[int], operands: Sequence[str] = OPERANDS) -> TypeRule:
+    """Return the rule for operands with so many rows, or columns, of the steps of a product."""
+
     def rule(args: Sequence[Expr], dtype: str | None) -> str:
         wanted = DType(dtype or "")
-        if wanted.element not in OPERANDS or wanted.lanes not in lanes:
-            raise TypeError(
-                f"{dtype} is no operand of a warp group; there are {', '.join(f'{t}x{lanes[0]}' for t in OPERANDS)}"
-            )
+        if wanted.element not in operands or wanted.lanes not in [n * group_steps(wanted) for n in sides]:
+            known = ", ".join(f"{t}x{sides[0] * group_steps(DType(t))}" for t in operands)
+            raise TypeError(f"{dtype} is no operand of a warp group that is loaded so; there are {known}")
         check_place(args[0], args[1 : 1 + strides])
         return dtype or ""
 
@@ -336,28 +343,30 @@ def _sums(dtype: DType) -> str:
 def _group_dotted(args: Sequence[Expr], dtype: str | None) -> str:
     c, a, b = [x.dtype for x in args]
     out = _sums(c)
-    fits = a.lanes == GROUP_ROWS * GROUP_STEPS and b.lanes == GROUP_STEPS * group_columns(c)
-    if a.element != b.element or a.element not in OPERANDS or not fits:
+    known = a.element in (*OPERANDS, *NARROW_OPERANDS) and b.element in (
+        [a.element] if a.element in OPERANDS else NARROW_OPERANDS
+    )
+    if not known or a.lanes != GROUP_ROWS * group_steps(a) or b.lanes != group_steps(b) * group_columns(c):
         raise TypeError(
-            f"takes sums and two operands of one type, such as float32x4096 and float16x1024, not {c}, {a}, {b}"
+            f"takes sums and two operands of one type (or of both float8), such as float32x4096 and float16x1024, not {c}, {a}, {b}"
         )
     return out
 
 
 def _group_load(rows: int | None, transposed: bool = False) -> Evaluator:
-    """Return the meaning of loads of so many rows of memory; None: as many as 16 steps each fill.
+    """Return the meaning of loads of so many rows of memory.
 
-    ``transposed``: these rows are the columns of the operand.
+    None: as many as the steps of a product fill. ``transposed``: these rows are the columns of the operand.
     """
 
     def meaning(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
-        half, lines = dtype.kind == "bfloat", rows or dtype.lanes // GROUP_STEPS
+        coded, lines = kept_as_bits(dtype), rows or dtype.lanes // group_steps(dtype)
         row, column = np.arange(lines)[:, None], np.arange(dtype.lanes // lines)
 
         def run(there: np.ndarray, stride: int, panel: int = 0) -> Any:
             places = row * stride + column // PANEL * panel + column % PANEL
             values = there[_inside(places.T if transposed else places, there.size)]
-            return bfloat16_from_bits(values) if half else values
+            return from_bits(values, dtype) if coded else values
 
         return run
 
@@ -385,35 +394,35 @@ def dot_of_group(c: Any, a: Any, b: Any) -> Any:
     total = c.reshape(*lead, GROUP_ROWS, -1).astype(np.float32)
     left, right = (
         a.reshape(*lead, GROUP_ROWS, -1).astype(np.float32),
-        b.reshape(*lead, GROUP_STEPS, -1).astype(np.float32),
+        b.reshape(*lead, a.shape[-1] // GROUP_ROWS, -1).astype(np.float32),
     )
-    for k in range(GROUP_STEPS):
+    for k in range(left.shape[-1]):
         total = total + left[..., :, k, None] * right[..., None, k, :]
     return total.reshape(c.shape)
 
 
 wgmma_left = Operation(
-    "wgmma_left", ("address", "stride"), "64 rows of 16 numbers of shared memory, row r from r * stride elements on",
-    _group_loaded(1, (GROUP_ROWS * GROUP_STEPS,)), evaluate=_group_load(GROUP_ROWS), effect=Effect.READS,
-    lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+    "wgmma_left", ("address", "stride"), "64 rows of 32 bytes of shared memory, row r from r * stride elements on",
+    _group_loaded(1, (GROUP_ROWS,), (*OPERANDS, *NARROW_OPERANDS)), evaluate=_group_load(GROUP_ROWS), effect=Effect.READS,
+    lanes=Lanes.NEVER, spelling=Spelling.TYPED, as_stored=True,
 )  # fmt: skip
 wgmma_left_t = Operation(
     "wgmma_left_t", ("address", "stride"),
     "64 rows of 16 numbers, of which shared memory holds the columns: column k from k * stride elements on",
-    _group_loaded(1, (GROUP_ROWS * GROUP_STEPS,)), evaluate=_group_load(GROUP_STEPS, transposed=True),
+    _group_loaded(1, (GROUP_ROWS,)), evaluate=_group_load(GROUP_STEPS, transposed=True),
     effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 wgmma_right = Operation(
     "wgmma_right", ("address", "stride", "panel"),
     "16 rows of shared memory, row r from r * stride elements on; columns 64 p and more from p * panel elements on",
-    _group_loaded(2, [GROUP_STEPS * n for n in WIDTHS]), evaluate=_group_load(GROUP_STEPS), effect=Effect.READS,
+    _group_loaded(2, WIDTHS), evaluate=_group_load(GROUP_STEPS), effect=Effect.READS,
     lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 wgmma_right_t = Operation(
     "wgmma_right_t", ("address", "stride"),
-    "16 rows, of which shared memory holds the columns: column j from j * stride elements on",
-    _group_loaded(1, [GROUP_STEPS * n for n in WIDTHS]), evaluate=_group_load(None, transposed=True),
-    effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+    "16 rows (32 of float8), of which shared memory holds the columns: column j from j * stride elements on",
+    _group_loaded(1, WIDTHS, (*OPERANDS, *NARROW_OPERANDS)), evaluate=_group_load(None, transposed=True),
+    effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED, as_stored=True,
 )  # fmt: skip
 wgmma_fence = Operation(
     "wgmma_fence", ("c",), "sums, whose registers products may use from here on", lambda args, dtype: _sums(args[0].dtype),
@@ -421,9 +430,9 @@ wgmma_fence = Operation(
 )  # fmt: skip
 wgmma_dot = Operation(
     "wgmma_dot", ("c", "a", "b"),
-    "c[i, j] + sum(a[i, k] * b[k, j] for k in range(16)), which other operations may use after wgmma_wait; the order of the sum "
-    "is the machine's",
-    _group_dotted, evaluate=lambda dtype, types: dot_of_group, effect=Effect.READS, lanes=Lanes.NEVER,
+    "c[i, j] + sum(a[i, k] * b[k, j] for k in range(16)), or 32 of float8, which other operations may use after wgmma_wait; the "
+    "order of the sum is the machine's, and so is its precision for float8",
+    _group_dotted, evaluate=lambda dtype, types: dot_of_group, effect=Effect.READS, lanes=Lanes.NEVER, as_stored=True,
 )  # fmt: skip
 wgmma_commit = Operation(
     "wgmma_commit", (), "nothing; the products begun since the last call are a group", lambda args, dtype: "void",

@@ -65,6 +65,7 @@ class Operation:
     values; the interpreter itself evaluates operations without one. ``flops`` is what :mod:`...cost` counts,
     ``instructions`` the approximate number of vector instructions in float32, and ``c_name`` the function of C's
     mathematical library, without the ``f`` of float. ``exact``: of floats, the result is a number of their type.
+    ``as_stored``: it loads or multiplies numbers of storage types, whose type lowering leaves to it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Operation:
     instructions: int = 1
     c_name: str = ""
     exact: bool = False
+    as_stored: bool = False
     op: str = field(init=False)
     """The name in a :class:`Call`."""
     count: int | None = field(init=False)
@@ -128,7 +130,7 @@ class Operation:
             joint = " " if str(e).startswith("takes ") else ": "
             raise type(e)(f"{self.name}{joint}{e}") from None
         kept = [a.dtype for a in args if a.dtype.is_storage]
-        if kept and self.op not in KEEPS_NUMBERS:
+        if kept and self.op not in KEEPS_NUMBERS and not self.as_stored:
             raise refuse_storage(kept[0], self.name)
         if dtype and dtype != found:
             raise TypeError(f"{self.name}: the result is {found}, not {dtype}")
