@@ -401,7 +401,7 @@ class RowThreadsPart(Part):
         longest = max(self.sizes)
         threads = [t for t in (32, 64, 128, 256, 512, 1024) if t < 2 * longest] or [32]
         lanes = [n for n in (1, 2, 4, 8) if all(size % n == 0 or size == 1 for size in self.sizes)]
-        narrow = min([self.anchor.itemsize, *[use.buffer.dtype.bytes for use in self.anchor.loads if use.dims]])
+        self.narrow = min([self.anchor.itemsize, *[use.buffer.dtype.bytes for use in self.anchor.loads if use.dims]])
         self.long = [b for b in self.blocks[:-1] if len(b.spatial) > self.rank and _inner(b, self.rank) > 1]
         self.held = _held_inputs(self.blocks, self.rank, longest)
         registers = self._columns_agree(longest) and bool(self.long or self.held)
@@ -409,7 +409,7 @@ class RowThreadsPart(Part):
         self.decisions = (
             Decision("threads", tuple(threads)),
             Decision("rows", tuple([r for r in (1, 2, 4, 8) if self.count % r == 0])),
-            Decision("lanes", tuple([n for n in lanes if n * narrow <= 16])),
+            Decision("lanes", tuple([n for n in lanes if n * self.narrow <= 16])),
             Decision("keep", (0, *([1] if self.long else []), *([2] if registers else []))),
         )
 
@@ -465,12 +465,14 @@ class RowThreadsPart(Part):
         warps = threads / WARP
         issue, special, chain, shared = np.zeros(rows), np.zeros(rows), np.full(rows, 1000.0), np.zeros(rows)
         inside = {use.buffer for b in self.blocks for use in b.stores}
-        read = 0.0
+        read: Any = 0.0
         for block, size in zip(self.blocks, self.sizes, strict=True):
             steps = ceil_div(size, threads * lanes)
             accesses = len(block.loads) + (0 if block.is_reduction else 1)
             held = columns["keep"] == 2
-            each = steps * (lanes * block.operations + np.where(held, 0.5, 1.0) * (accesses * 2.0 + 3.0))
+            each = steps * (
+                (lanes if size > 1 else 1.0) * block.operations + np.where(held, 0.5, 1.0) * (accesses * 2.0 + 3.0)
+            )
             if block.is_reduction:
                 each = each + _EXCHANGE * len(block.stores) + np.where(warps > 1, 2.0 * warps + 10.0, 0.0)
                 chain = chain + 150.0 + np.where(warps > 1, 2 * BARRIER_CYCLES + 8.0 * warps, 0.0)
@@ -499,7 +501,7 @@ class RowThreadsPart(Part):
             blocks=self.count / columns["rows"], threads=threads * columns["rows"], registers=self._registers(columns),
             shared_bytes=self._shared(columns), chain_cycles=chain, coalescing=used, lanes=lanes, rows=columns["rows"],
             steps=steps,
-            bytes_in_flight=lanes * self.anchor.itemsize * np.minimum(np.where(columns["keep"] == 2, 16.0, 4.0), steps),
+            bytes_in_flight=lanes * self.narrow * np.minimum(np.where(columns["keep"] == 2, 16.0, 4.0), steps),
             reduction=float(self.anchor.reduce_size), row_extent=float(self.count), variant=columns["keep"],
         )  # fmt: skip
 
