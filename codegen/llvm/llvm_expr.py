@@ -542,7 +542,7 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
 
 
 def _has_extreme(target: Target, dtype: DType) -> bool:
-    """Returns whether a target has instructions for Min and Max that give NaN if either is NaN, or LLVM makes two of it."""
+    """Returns whether Min and Max that give NaN if either is NaN take one or two instructions of a target."""
     if target.mcpu.startswith("sm_"):  # max.NaN.f32 of PTX
         return dtype.element == "float32" and int("".join(ch for ch in target.mcpu if ch.isdigit())) >= 80
     return dtype.lanes > 1 and dtype.element in _NANS and target.has("avx512vl")

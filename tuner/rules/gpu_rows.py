@@ -146,7 +146,7 @@ def _divide_columns(sch: Schedule, block: Any, rank: int, how: RowThreads, colum
 
 
 def _threads(sch: Schedule, block: Any, rows: Any, how: RowThreads, whole: bool = False, each: bool = False) -> int:
-    """Divide the columns of a stage among the threads of a row; returns how many there are, 0 for one value of a row.
+    """Divide the columns of a stage among the threads of a row; returns their number, 0 for one value.
 
     ``whole``: steps are written out, so that what is read in all of them can be on its way at once. ``each``: a stage of one
     value of a row is computed by every thread.
@@ -360,8 +360,8 @@ _MOST_HELD = 64
 
 
 def _held_inputs(blocks: Sequence[BlockInfo], rank: int, columns: int) -> list[tuple[list[str], int]]:
-    """Returns the inputs of which each thread reads the columns that it computes: the stages that read one, and its number
-    among the loads of the first."""
+    """Returns the inputs of which each thread reads the columns that it computes. Each is the stages that read one, and its
+    number among the loads of the first."""
     inside = {use.buffer for b in blocks for use in b.stores}
     readers: dict[Buffer, list[tuple[BlockInfo, int]]] = {}
     for b in blocks:
