@@ -46,6 +46,7 @@ class GpuModule(FunctionsByName["GpuFunction"]):
         self._lowered = dict(functions)
         self.target = target
         self.origin = ""
+        self._arguments: dict[str, Arguments] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self._lowered)} for {self.target}>"
@@ -57,7 +58,27 @@ class GpuModule(FunctionsByName["GpuFunction"]):
 
     def made(self, name: str) -> GpuFunction:
         """Return the function of a name."""
-        return GpuFunction(self, self._lowered[name])
+        return GpuFunction(self, name)
+
+    def arguments(self, name: str) -> Arguments:
+        """Return the checker of the arguments of a function."""
+        found = self._arguments.get(name)
+        if found is None:
+            lowered = self._lowered[name]
+            found = self._arguments[name] = Arguments(lowered.name, lowered.params, self.devices)
+        return found
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.call(self.entry_name, args, named)
+
+    def call(self, name: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """Call a function with arguments in order, and by name. Return the arrays that it writes and that were not given."""
+        arguments = self.arguments(name)
+        complete, fresh = completed(arguments, args, named)
+        values, alive = arguments.prepare(complete)
+        self.run(self._lowered[name], complete, list(values))
+        del alive
+        return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
 
     def get_source(self, fmt: str = "lowered") -> str:
         """Return the program as text, at a stage or as one of the target's own texts. Stages are ``tir`` or
@@ -108,10 +129,10 @@ class GpuModule(FunctionsByName["GpuFunction"]):
 class GpuFunction:
     """One function of a module. Arguments are as those of :class:`~tilewright.codegen.runtime.module.Function`."""
 
-    def __init__(self, module: GpuModule, lowered: LoweredFunc) -> None:
-        self.name, self.params = lowered.name, lowered.params
-        self._module, self._lowered = module, lowered
-        self._arguments = Arguments(self.name, self.params, module.devices)
+    def __init__(self, module: GpuModule, name: str) -> None:
+        self._module, self._lowered, self._key = module, module.named[name], name
+        self.name, self.params = self._lowered.name, self._lowered.params
+        self._arguments = module.arguments(name)
 
     def __repr__(self) -> str:
         return f"<{self._module.target.kind} {self.signature}>"
@@ -122,11 +143,7 @@ class GpuFunction:
         return self._arguments.signature()
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        complete, fresh = completed(self._arguments, args, named)
-        values, alive = self._arguments.prepare(complete)
-        self._module.run(self._lowered, complete, list(values))
-        del alive
-        return None if not fresh else fresh[0] if len(fresh) == 1 else tuple(fresh)
+        return self._module.call(self._key, args, named)
 
     def bind(self, *args: Any) -> BoundGpuCall:
         """Check the arguments now, and return an object that calls the function on them without checks."""

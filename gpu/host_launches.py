@@ -19,6 +19,18 @@ DeviceMemory = TypeVar("DeviceMemory")
 """What stands for memory of a device: an address, or an object of its library."""
 
 
+class ReadNumbers(dict[Var, Any]):
+    """The numbers that the host has. ``read`` are those that decided which kernels it launches, and how."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: set[Var] = set()
+
+    def __getitem__(self, var: Var) -> Any:
+        self.read.add(var)
+        return super().__getitem__(var)
+
+
 class HostLaunches(ABC, Generic[DeviceMemory]):
     """The launches of a function on certain arguments, found once by :meth:`prepare`. They may run again and again.
 
@@ -27,7 +39,7 @@ class HostLaunches(ABC, Generic[DeviceMemory]):
 
     def __init__(self, kernels: Sequence[GpuKernel]) -> None:
         self.kernels = {kernel.loop: kernel for kernel in kernels}
-        self.values: dict[Var, Any] = {}
+        self.values = ReadNumbers()
         self.pointers: dict[Var, DeviceMemory] = {}
         self._prepared: list[Callable[[], Any]] = []
 
@@ -61,7 +73,7 @@ class HostLaunches(ABC, Generic[DeviceMemory]):
         """Return what a kernel is given for one of its parameters."""
         if p.buffer is not None:
             return self.pointers[p.buffer.data]
-        value = self.values[p.var]
+        value = dict.__getitem__(self.values, p.var)  # what a kernel is given decides no launch
         return int(value) if p.dtype.is_int else value
 
     def stmt(self, s: Stmt) -> None:

@@ -527,7 +527,7 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     The select gives ``y`` whenever ``y`` is NaN.
     """
     fn, type_, bools = em.fn, llvm_type(dtype), llvm_type(DType("bool").with_lanes(dtype.lanes))
-    if not x_is_number and dtype.lanes > 1 and dtype.element in _NANS and em.target.has("avx512vl"):
+    if not x_is_number and _has_extreme(em.target, dtype):
         found = fn.intrinsic(f"llvm.{'maximum' if largest else 'minimum'}.{suffix(dtype)}", type_, [type_] * 2, [y, x])
         return fn.pure(found.replace("call", "call nsz", 1))  # the sign of a zero is open, as below
     test = fn.pure(f"fcmp {'ogt' if largest else 'olt'} {type_} {x}, {y}")
@@ -539,6 +539,13 @@ def float_extreme(em: LlvmScope, largest: bool, x: str, y: str, dtype: DType, x_
     if nan is not None and dtype.lanes > 1:
         nan = f"splat ({llvm_type(dtype.element)} {nan})"
     return fn.chosen(bools, unordered, type_, nan or x, best)
+
+
+def _has_extreme(target: Target, dtype: DType) -> bool:
+    """Returns whether Min and Max that give NaN if either is NaN take one or two instructions of a target."""
+    if target.mcpu.startswith("sm_"):  # max.NaN.f32 of PTX
+        return dtype.element == "float32" and int("".join(ch for ch in target.mcpu if ch.isdigit())) >= 80
+    return dtype.lanes > 1 and dtype.element in _NANS and target.has("avx512vl")
 
 
 def _is_number(e: E.Expr) -> bool:

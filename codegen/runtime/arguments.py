@@ -165,6 +165,9 @@ def _dlpack_view(value: Any, devices: tuple[int, ...]) -> ArrayView:
     if int(where[0]) not in devices:
         device = _DEVICES.get(int(where[0]), f"device type {int(where[0])}")
         raise ValueError(f"its memory is on {device}, not in main memory; move it to the CPU first")
+    if int(where[0]) not in CPU_DEVICES and int(where[1]):
+        device = _DEVICES.get(int(where[0]), f"device type {int(where[0])}")
+        raise ValueError(f"its memory is on {device}:{int(where[1])}, and kernels run on {device}:0; move it there")
     if getattr(value, "requires_grad", False):
         raise ValueError("it requires a gradient, which is not recorded here; pass .detach()")
     try:
@@ -526,6 +529,8 @@ def completed(
     ``args`` come first, ``named`` by the names of the parameters. ArgumentError when an input is missing, and for a
     name that there is not or that is given twice.
     """
+    if not named and len(args) == len(arguments.given):
+        return list(args), []
     names = [p.name for p in arguments.given]
     places: dict[int, Any] = dict(enumerate(args))
     for name, value in named.items():

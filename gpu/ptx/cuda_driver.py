@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from ..launch.launch_form import GpuError
@@ -27,6 +27,7 @@ class CudaDriver:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self._set_current, self._launch = library.cuCtxSetCurrent, library.cuLaunchKernel
         self._call("cuInit", ctypes.c_uint(0))
         device = ctypes.c_int()
         self._call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
@@ -38,13 +39,18 @@ class CudaDriver:
     def _call(self, name: str, *args: Any) -> None:
         code = getattr(self._library, name)(*args)
         if code:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorString(ctypes.c_int(code), ctypes.byref(text))
-            raise CudaError(f"{name}: {(text.value or b'unknown error').decode()} (error {code} of CUDA's driver)")
+            raise self._error(name, code)
+
+    def _error(self, name: str, code: int) -> CudaError:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorString(ctypes.c_int(code), ctypes.byref(text))
+        return CudaError(f"{name}: {(text.value or b'unknown error').decode()} (error {code} of CUDA's driver)")
 
     def enter(self) -> None:
         """Make the context current in this thread."""
-        self._call("cuCtxSetCurrent", self._context)
+        code = self._set_current(self._context)
+        if code:
+            raise self._error("cuCtxSetCurrent", code)
 
     @property
     def arch(self) -> str:
@@ -147,10 +153,13 @@ class CudaDriver:
         """Return a function that begins a kernel. ``values`` are ctypes objects, one for each parameter."""
         pointers = (ctypes.c_void_p * max(1, len(values)))(*[ctypes.addressof(v) for v in values])
         sizes = [ctypes.c_uint(n) for n in (*grid, *block, shared)]
-        given = (ctypes.c_void_p(function), *sizes, ctypes.c_void_p(stream), pointers, None, values)
+        given = (ctypes.c_void_p(function), *sizes, ctypes.c_void_p(stream), pointers, None)
+        begin, error = partial(self._launch, *given), self._error
 
-        def launch() -> None:
-            self._call("cuLaunchKernel", *given[:-1])
+        def launch(_: Any = values) -> None:  # the values live as long as their addresses are used
+            code = begin()
+            if code:
+                raise error("cuLaunchKernel", code)
 
         return launch
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import prod
+from math import copysign
 from threading import Lock
 from typing import Any
 
@@ -18,122 +18,24 @@ from ...codegen.llvm.jit import CompiledCode, Options
 from ...codegen.lower.pipeline import run_passes
 from ...codegen.lowered import LoweredFunc
 from ...codegen.machine.target import Target
-from ...codegen.runtime.arguments import CPU_DEVICES, KINDS, ArrayView, DLTensor, c_types
+from ...codegen.runtime.arguments import CPU_DEVICES, Arguments, c_types, view_of
+from ...tir.expr import Var
 from ...tir.stmt import Stmt
 from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
 from ..host_launches import HostLaunches
 from ..launch import THREAD_PASSES
 from ..launch.kernels import GpuKernel, kernels_in
 from .cuda_driver import CudaDriver, CudaError, cuda_driver
+from .device_array import CUDA_DEVICES, DeviceArray, forms_of, in_streams, on_device
 from .kernel_text import PARAMETER_ALIGNMENT, kernel_ir, uses_units_beside_threads
 
-# Arrays in the memory of a GPU, which other libraries take through DLPack without a copy.
-
-
-CUDA_DEVICES = (2, 13)
-"""DLPack's numbers for memory of a GPU, and memory that it shares with the processor."""
-
-
-class DeviceArray:
-    """An array on device 0, row-major without gaps. Its memory is given back with the last reference to it."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: Any, driver: CudaDriver | None = None) -> None:
-        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
-        self._driver = cuda_driver() if driver is None else driver
-        self.nbytes = prod(self.shape) * self.dtype.itemsize
-        self.pointer = self._driver.allocate(self.nbytes)
-
-    @staticmethod
-    def of(array: Any) -> DeviceArray:
-        """Return a copy of an array in main memory."""
-        found = DeviceArray(np.shape(array), np.asarray(array).dtype)
-        found.copy_from(array)
-        return found
-
-    def __repr__(self) -> str:
-        return f"<DeviceArray {self.dtype}{list(self.shape)} at {self.pointer:#x}>"
-
-    def __del__(self) -> None:
-        if getattr(self, "pointer", 0):
-            self._driver.free(self.pointer)
-            self.pointer = 0
-
-    def copy_from(self, array: Any) -> None:
-        """Copy the elements of an array in main memory. ValueError when its shape is another one."""
-        source = np.asarray(array, self.dtype, order="C")
-        if source.shape != self.shape:
-            raise ValueError(f"an array of shape {source.shape} for one of shape {self.shape}")
-        self._driver.copy_in(self.pointer, source.ctypes.data, self.nbytes)
-
-    def numpy(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
-        """Return the elements in main memory: in ``out``, or in a new array."""
-        found = np.empty(self.shape, self.dtype) if out is None else out
-        whole = found if found.flags.c_contiguous else np.empty(self.shape, self.dtype)
-        self._driver.copy_out(whole.ctypes.data, self.pointer, self.nbytes)
-        if whole is not found:
-            found[...] = whole
-        return found
-
-    def array_view(self) -> ArrayView:
-        """Return the array as what the checks of arguments look at."""
-        strides = tuple([prod(self.shape[n + 1 :]) for n in range(len(self.shape))])
-        name = "bool" if self.dtype.kind == "b" else self.dtype.name
-        return ArrayView(self.pointer, name, self.shape, strides, self.dtype.itemsize, True, True, self)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CUDA_DEVICES[0], 0
-
-    def __dlpack__(self, **_: Any) -> Any:
-        self._driver.wait()
-        return dlpack_capsule(self.array_view(), CUDA_DEVICES[0])
-
-
-def on_device(value: Any) -> bool:
-    """Returns whether an array lies in the memory of a GPU."""
-    where = getattr(value, "__dlpack_device__", None)
-    return where is not None and int(where()[0]) in CUDA_DEVICES
-
-
-def as_ctypes(value: Any, kind: Any) -> Any:
-    """Returns a value as a parameter of a kernel."""
-    return ctypes.c_uint64(value) if kind is ctypes.c_void_p else kind(value)
-
-
-# DLPack capsules of arrays that others are to use without a copy.
-
-
-class _Managed(ctypes.Structure):
-    """The struct DLManagedTensor of dlpack.h before version 1."""
-
-
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_new_capsule.restype = ctypes.py_object
-_given: dict[int, Any] = {}
-"""What capsules given to others keep alive, by the address of their struct."""
-
-
-def _forgotten(managed: Any) -> None:
-    _given.pop(ctypes.addressof(managed.contents), None)
-
-
-_forget = _Deleter(_forgotten)
-
-
-def dlpack_capsule(view: ArrayView, device: int) -> Any:
-    """Returns a DLPack capsule of an array on ``device``, DLPack's number. Its consumer calls the deleter in the end."""
-    rank = len(view.shape)
-    shape, strides = (ctypes.c_int64 * rank)(*view.shape), (ctypes.c_int64 * rank)(*view.strides)
-    kind = next(code for code, name in KINDS.items() if view.dtype.rstrip("0123456789") == name)
-    tensor = DLTensor(view.pointer, device, 0, rank, kind, 8 * view.itemsize, 1, shape, strides, 0)
-    managed = _Managed(tensor, None, _forget)
-    _given[ctypes.addressof(managed)] = (managed, shape, strides, view)
-    return _new_capsule(ctypes.addressof(managed), b"dltensor", None)
-
-
 _OPTIONS = Options(loop_unroll=True)
+
+_MOST_PREPARED = 8
+"""The launches that a module keeps of a function, for sizes and other numbers that decide them."""
+
+_MOST_READY = 64
+"""The kinds of arguments that a module knows."""
 
 
 def _version(arch: str) -> int:
@@ -166,7 +68,8 @@ class CudaModule(GpuModule):
         super().__init__(functions, target)
         self.kernels: dict[str, list[GpuKernel]] = {}
         self._bodies: dict[str, Stmt] = {}
-        self._last: dict[str, tuple[list[Any], Launches]] = {}
+        self._prepared: dict[str, list[Launches]] = {}
+        self._ready: dict[Hashable, ReadyCall] = {}
         self.stream = 0
         """The stream in which calls run, 0 for the usual one: of ``cuda_driver().new_stream()``, or PyTorch's ``stream.cuda_stream``."""
         self._lock = Lock()
@@ -191,11 +94,12 @@ class CudaModule(GpuModule):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle holds: the program and its PTX, nothing of a device. What loads it compiles nothing."""
-        kept = {**self.__dict__, "ptx": self.ptx, "_last": {}}
-        return {name: value for name, value in kept.items() if name not in ("_lock", "_functions", "code", "plan")}
+        kept = {**self.__dict__, "ptx": self.ptx}
+        made = ("_lock", "_functions", "_prepared", "_ready", "_arguments", "code", "plan")
+        return {name: value for name, value in kept.items() if name not in made}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _lock=Lock())
+        self.__dict__.update(state, _lock=Lock(), _prepared={}, _ready={}, _arguments={})
 
     def own_source(self, fmt: str) -> str | None:
         """Return ``ptx`` (also ``asm`` and ``s``), ``ir`` (LLVM IR as emitted) or ``ll`` (after LLVM's passes).
@@ -250,14 +154,47 @@ class CudaModule(GpuModule):
         return out, copies
 
     def _launches(self, lowered: LoweredFunc, placed: list[Any]) -> Launches:
-        """Return the launches for values with addresses on the device; those of the last call, where it had the same."""
-        known = self._last.get(lowered.name)
-        if known is not None and known[0] == placed and known[1].stream == self.stream:
-            return known[1]
+        """Return the launches for values with addresses on the device. Those of an earlier call are taken where only
+        addresses differ, and numbers that kernels alone read."""
+        known = self._prepared.setdefault(lowered.name, [])
+        for launches in known:
+            if launches.stream == self.stream and launches.places(placed):
+                return launches
         launches = Launches(cuda_driver(), self.kernels[lowered.name], self._functions, self.stream)
         launches.prepare(lowered, self._bodies[lowered.name], placed)
-        self._last[lowered.name] = (placed, launches)
+        kept = [one for one in known if not (launches.has_memory and one.has_memory)]
+        self._prepared[lowered.name] = [launches, *kept[: _MOST_PREPARED - 1]]
+        gone = [one for one in known if one not in self._prepared[lowered.name]]
+        self._ready = {key: ready for key, ready in self._ready.items() if ready.launches not in gone}
         return launches
+
+    def _learn(self, name: str, key: Hashable, args: tuple[Any, ...]) -> None:
+        """Keep that arguments of a form were checked, behind a call with them."""
+        arguments = self.arguments(name)
+        values, _ = arguments.prepare(args)
+        with self._lock:
+            of_stream = [one for one in self._prepared[name] if one.stream == self.stream]
+            launches = next((one for one in of_stream if one.places(values)), None)
+            if launches is None:  # another thread needed the place
+                return
+            while len(self._ready) >= _MOST_READY:
+                del self._ready[next(iter(self._ready))]
+            self._ready[key] = ReadyCall(launches, arguments, args, values, self._lock)
+
+    def call(self, name: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        """Call a function. Where all arrays are on the device, and arguments of their form were checked before, this begins
+        the kernels without other checks than those of addresses."""
+        found = None if named else forms_of(args)
+        if found is None:
+            return super().call(name, args, named)
+        key = (name, self.stream, found[0])
+        ready = self._ready.get(key)
+        if ready is not None and ready(found[1]):
+            return None
+        result = super().call(name, args, named)
+        if len(args) == len(self.arguments(name).given) and in_streams(found[0], self.stream):
+            self._learn(name, key, args)
+        return result
 
     def run(self, lowered: LoweredFunc, args: list[Any], values: list[Any]) -> None:
         """Run a function on the device. Arrays in main memory are copied there and back; with none of them, the call
@@ -361,7 +298,7 @@ CUDA = TargetKind(
 
 
 class Launches(HostLaunches[int]):
-    """The launches of a function on certain arguments, with the memory between its kernels. They may run again and again.
+    """The launches of a function, with the memory between its kernels. They may run again and again.
 
     ``functions``: the kernels in the driver, in the order of the program. Memory is an address on the device.
     """
@@ -372,6 +309,33 @@ class Launches(HostLaunches[int]):
         super().__init__(kernels)
         self.driver, self.functions, self.stream = driver, functions, stream
         self._alive: list[DeviceArray] = []
+        self._given: list[Any] = []
+        self._slots: list[Any] = []
+        self._slot_of: dict[Var, Any] = {}
+        self._deciding: list[int] = []
+
+    @property
+    def has_memory(self) -> bool:
+        """Return whether there is memory between the kernels."""
+        return bool(self._alive)
+
+    def prepare(self, lowered: LoweredFunc, body: Stmt, values: Sequence[Any]) -> None:
+        self._given = list(values)
+        self._slots = [as_ctypes(v, kind) for v, kind in zip(values, c_types(lowered.params), strict=True)]
+        names = [p.var if p.buffer is None else p.buffer.data for p in lowered.params]
+        self._slot_of = dict(zip(names, self._slots, strict=True))
+        super().prepare(lowered, body, values)
+        self._deciding = [n for n, p in enumerate(lowered.params) if p.buffer is None and p.var in self.values.read]
+
+    def places(self, values: Sequence[Any]) -> bool:
+        """Give the kernels other addresses and numbers. Return whether these are their launches; else nothing changes."""
+        given = self._given
+        if not all(_same_number(values[n], given[n]) for n in self._deciding):
+            return False
+        for n, value in enumerate(values):
+            if value is not given[n]:
+                self._slots[n].value = given[n] = value
+        return True
 
     def allocated(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
         made = DeviceArray(shape, dtype, self.driver)
@@ -379,8 +343,64 @@ class Launches(HostLaunches[int]):
         return made.pointer
 
     def launched(self, kernel: GpuKernel, grid: Sequence[int]) -> Callable[[], None]:
-        kinds = c_types(kernel.params)
-        values = [as_ctypes(self.argument(p), kind) for p, kind in zip(kernel.params, kinds, strict=True)]
+        values = []
+        for param, kind in zip(kernel.params, c_types(kernel.params), strict=True):
+            slot = self._slot_of.get(param.var if param.buffer is None else param.buffer.data)
+            values.append(as_ctypes(self.argument(param), kind) if slot is None else slot)
         return self.driver.prepare(
             self.functions[kernel.name], grid, kernel.block, values, kernel.dynamic_shared, self.stream
         )
+
+
+def as_ctypes(value: Any, kind: Any) -> Any:
+    """Returns a value as a parameter of a kernel."""
+    return ctypes.c_uint64(value) if kind is ctypes.c_void_p else kind(value)
+
+
+def _same_number(a: Any, b: Any) -> bool:
+    return bool(a == b) and (not isinstance(a, float) or copysign(1.0, a) == copysign(1.0, b))
+
+
+class ReadyCall:
+    """A call with arguments whose forms were checked, as were ``args``, with the C values ``values``. What is left to
+    check is what may still differ: addresses and floating-point numbers."""
+
+    def __init__(
+        self, launches: Launches, arguments: Arguments, args: Sequence[Any], values: Sequence[Any], lock: Lock
+    ) -> None:
+        self.launches, self._enter, self._lock = launches, launches.driver.enter, lock
+        self._sizes = list(values[len(args) :])
+        self._scalar = arguments.scalar
+        self._numbers = [(n, p) for n, p in enumerate(arguments.given) if p.buffer is None]
+        self._arrays, self._pairs = [], []
+        spans = []
+        for n, param in enumerate(arguments.given):
+            if param.buffer is not None:
+                view = view_of(args[n], arguments.devices)
+                assert view is not None
+                low, high = view.extent_bytes()
+                self._arrays.append(n)
+                if low < high:
+                    spans.append((n, low - view.pointer, high - view.pointer, param.writes))
+        for place, (n, low, high, writes) in enumerate(spans):
+            for other, other_low, other_high, other_writes in spans[:place]:
+                if writes or other_writes:
+                    self._pairs.append((n, other, other_high - low, high - other_low))
+
+    def __call__(self, values: list[Any]) -> bool:
+        """Begin the kernels. False, and nothing has happened, where the addresses have to be looked at."""
+        for n in self._arrays:
+            if not values[n] or values[n] % PARAMETER_ALIGNMENT:
+                return False
+        for n, other, above, below in self._pairs:
+            if -below < values[n] - values[other] < above:
+                return False
+        for n, param in self._numbers:
+            values[n] = self._scalar(n, param, values[n], {})
+        values += self._sizes
+        self._enter()
+        with self._lock:
+            if not self.launches.places(values):
+                return False
+            self.launches()
+        return True

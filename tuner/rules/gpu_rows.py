@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,13 @@ from ...codegen.machine.target import BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
 from ...tir.annotations import ATOMIC
 from ...tir.expr import Var
+from ...tir.stmt import Buffer
 from ..cost.axis_roles import row_group, rows_agree
 from ..cost.cost_features import Columns, Costs, ceil_div
 from ..cost.gpu_model import GpuModel, product_axes, share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..loop_steps import extent_of, fuse_all, loops_within, unroll_factor
-from ..program import BlockInfo, ProgramInfo, copies
+from ..program import BlockInfo, ProgramInfo, Use, copies
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
@@ -88,13 +90,19 @@ class RowThreads:
     lanes: int = 1
 
 
-def block_rows(sch: Schedule, stages: Sequence[str], rank: int, how: RowThreads, kept: Sequence[str] = ()) -> None:
+def block_rows(
+    sch: Schedule, stages: Sequence[str], rank: int, how: RowThreads, kept: Mapping[str, str] = MappingProxyType({}),
+    read: Sequence[tuple[Sequence[str], int]] = (),
+) -> None:  # fmt: skip
     """Compute ``stages``, which share their first ``rank`` loops (the rows), row by row; the last one is the result.
 
-    The threads of a row divide the columns of a stage, and reduce together. Results of the stages of ``kept`` are in
-    shared memory; others stay where they are.
+    The threads of a row divide the columns of a stage, and reduce together. ``kept`` says in which memory results of stages
+    are: ``"shared"``, or ``"local"`` for registers, which hold the columns of a thread, or the one value of a row in each thread.
+    Others stay where they are. ``read``: inputs whose rows are read into registers before anything is computed, by the stages
+    that read one and its number among the loads of the first of these. All columns of registers have the same threads.
     """
     last = sch.get_block(stages[-1])
+    copies = [sch.cache_read(readers[0], n, "local", consumer_blocks=list(readers)) for readers, n in read]
     loops = sch.get_loops(last)
     rows = fuse_all(sch, loops[:rank]) if rank else sch.add_unit_loop(loops[0])
     if how.rows > 1:
@@ -103,29 +111,66 @@ def block_rows(sch: Schedule, stages: Sequence[str], rank: int, how: RowThreads,
     else:
         row = rows
     sch.bind(rows, "blockIdx.x")
-    _threads(sch, last, row, how)
-    for name in reversed(stages[:-1]):
-        block = sch.get_block(name)
+    places = [(sch.get_block(name), kept.get(name, "")) for name in stages[:-1]]
+    places = [*[(block, "") for block in copies], *places]
+    for block, _ in reversed(places):
         sch.compute_at(block, row)
-        _threads(sch, block, row, how)
-        if name in kept:
-            sch.set_scope(block, 0, "shared")
+    whole = bool(copies) or any(scope == "local" and _columns(sch, block, row) > 1 for block, scope in places)
+    _threads(sch, last, row, how, whole)
+    for block, scope in places:
+        columns = _threads(sch, block, row, how, whole, each=scope == "local")
+        if scope:
+            sch.set_scope(block, 0, scope)
+        if columns and (scope == "local" or block in copies):
+            _divide_columns(sch, block, rank, how, columns)
 
 
-def _threads(sch: Schedule, block: Any, rows: Any, how: RowThreads) -> None:
+def _columns(sch: Schedule, block: Any, rows: Any) -> int:
+    """Returns how many results of a row a stage that is no reduction has."""
+    reduces = any(iv.kind == "reduce" for iv in sch.get(block).iter_vars)
+    return 1 if reduces else math.prod(extent_of(sch, loop) for loop in loops_within(sch, block, rows))
+
+
+def _divide_columns(sch: Schedule, block: Any, rank: int, how: RowThreads, columns: int) -> None:
+    """Store the result of ``block`` by the threads that compute its ``columns``, so that registers hold those of one thread."""
+    lanes, threads = how.lanes if columns % how.lanes == 0 else 1, how.threads
+    shape = [int(n) for n in sch.get(block).writes[0].buffer.shape[rank:]]
+
+    def places(*index: Any) -> tuple[Any, ...]:
+        flat = index[rank]
+        for n, at in zip(shape[1:], index[rank + 1 :], strict=True):
+            flat = flat * n + at
+        return (*index[:rank], flat // (threads * lanes), flat // lanes % threads, flat % lanes)
+
+    sch.transform_layout(block, ("write", 0), places, leave_padding=True)
+
+
+def _threads(sch: Schedule, block: Any, rows: Any, how: RowThreads, whole: bool = False, each: bool = False) -> int:
+    """Divide the columns of a stage among the threads of a row; returns their number, 0 for one value.
+
+    ``whole``: steps are written out, so that what is read in all of them can be on its way at once. ``each``: a stage of one
+    value of a row is computed by every thread.
+    """
     own = loops_within(sch, block, rows)
+    reduces = any(iv.kind == "reduce" for iv in sch.get(block).iter_vars)
     if not own:
-        return
-    whole = fuse_all(sch, own)
-    if how.lanes > 1 and extent_of(sch, whole) % how.lanes == 0:
-        _, thread, lane = sch.split(whole, [None, how.threads, how.lanes])
-        if any(iv.kind == "reduce" for iv in sch.get(block).iter_vars):
+        return 0
+    columns = fuse_all(sch, own)
+    count = extent_of(sch, columns)
+    if each and count == 1 and not reduces:
+        return 0
+    if how.lanes > 1 and count % how.lanes == 0:
+        step, thread, lane = sch.split(columns, [None, how.threads, how.lanes])
+        if reduces:
             sch.unroll(lane)
         else:
             sch.vectorize(lane)
     else:
-        _, thread = sch.split(whole, [None, how.threads])
+        step, thread = sch.split(columns, [None, how.threads])
     sch.bind(thread, "threadIdx.x")
+    if whole:
+        sch.unroll(step)
+    return 0 if reduces else count
 
 
 def block_columns(sch: Schedule, block: Any, column: int, threads: tuple[int, int]) -> None:
@@ -310,9 +355,40 @@ def _fastest(block: BlockInfo, rank: int) -> Var | None:
     return wide[-1] if wide else None
 
 
+_MOST_HELD = 64
+"""The columns of a row that a thread holds in registers at most."""
+
+
+def _held_inputs(blocks: Sequence[BlockInfo], rank: int, columns: int) -> list[tuple[list[str], int]]:
+    """Returns the inputs of which each thread reads the columns that it computes. Each is the stages that read one, and its
+    number among the loads of the first."""
+    inside = {use.buffer for b in blocks for use in b.stores}
+    readers: dict[Buffer, list[tuple[BlockInfo, int]]] = {}
+    for b in blocks:
+        for n, use in enumerate(b.loads):
+            if use.buffer not in inside:
+                readers.setdefault(use.buffer, []).append((b, n))
+    return [
+        ([b.name for b, _ in found], found[0][1])
+        for buffer, found in readers.items()
+        if all(_reads_own_columns(b, b.loads[n], rank, columns) for b, n in found)
+    ]
+
+
+def _reads_own_columns(block: BlockInfo, use: Use, rank: int, columns: int) -> bool:
+    """Returns whether a stage goes through the whole rows of an input in its own order."""
+    shape = [getattr(n, "value", None) for n in use.buffer.shape]
+    return (
+        _inner(block, rank) == columns
+        and shape == [block.extents[v] for v in block.axes]
+        and use.is_at(block.axes, block.extents)
+    )
+
+
 class RowThreadsPart(Part):
     """This part computes rows by the threads of a block. Its decisions are the ``threads`` of a row, the ``rows`` of a block,
-    the ``lanes`` of a thread, and ``keep``, whether stages as long as a row are kept in shared memory."""
+    the ``lanes`` of a thread, and where it is to ``keep`` stages as long as a row. That is global memory (0), shared memory (1),
+    or registers (2), which then hold the row of an input as well, so that it is read once."""
 
     structure = ("threads", "rows", "lanes")
 
@@ -324,55 +400,96 @@ class RowThreadsPart(Part):
         self.sizes = [_inner(b, self.rank) for b in self.blocks]
         longest = max(self.sizes)
         threads = [t for t in (32, 64, 128, 256, 512, 1024) if t < 2 * longest] or [32]
-        lanes = [
-            n
-            for n in (1, 2, 4)
-            if all(size % n == 0 or size == 1 for size in self.sizes) and n * self.anchor.itemsize <= 16
-        ]
-        self.long = [b for b in self.blocks[:-1] if len(b.spatial) > self.rank]
+        lanes = [n for n in (1, 2, 4, 8) if all(size % n == 0 or size == 1 for size in self.sizes)]
+        self.narrow = min([self.anchor.itemsize, *[use.buffer.dtype.bytes for use in self.anchor.loads if use.dims]])
+        self.long = [b for b in self.blocks[:-1] if len(b.spatial) > self.rank and _inner(b, self.rank) > 1]
+        self.held = _held_inputs(self.blocks, self.rank, longest)
+        registers = self._columns_agree(longest) and bool(self.long or self.held)
+        self.most_live = self._live()
         self.decisions = (
             Decision("threads", tuple(threads)),
             Decision("rows", tuple([r for r in (1, 2, 4, 8) if self.count % r == 0])),
-            Decision("lanes", tuple(lanes)),
-            Decision("keep", (0, 1) if self.long else (0,)),
+            Decision("lanes", tuple([n for n in lanes if n * self.narrow <= 16])),
+            Decision("keep", (0, *([1] if self.long else []), *([2] if registers else []))),
         )
 
+    def _columns_agree(self, columns: int) -> bool:
+        """Return whether what one thread computes of a long stage, the same thread alone reads."""
+        long = {use.buffer for b in self.long for use in b.stores}
+        reads = [(b, use) for b in self.blocks for use in b.loads if use.buffer in long]
+        return all(not b.is_reduction and _inner(b, self.rank) == columns for b in self.long) and all(
+            _inner(b, self.rank) == columns and use.is_at(b.axes, b.extents) for b, use in reads
+        )
+
+    def _live(self) -> int:
+        """Return how many rows registers hold at a time."""
+        last = {use.buffer: n for n, b in enumerate(self.blocks) for use in b.loads}
+        made = {use.buffer: n for n, b in enumerate(self.blocks) if b in self.long for use in b.stores}
+        made |= {self._input(readers, n).buffer: -1 for readers, n in self.held}
+        return max(
+            [sum(first <= n < last[b] for b, first in made.items()) for n in range(-1, len(self.blocks))], default=0
+        )
+
+    def _input(self, readers: Sequence[str], n: int) -> Use:
+        return next(b for b in self.blocks if b.name == readers[0]).loads[n]
+
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        kept = [b.name for b in self.blocks[:-1] if b not in self.long or row["keep"]]
+        long = ("", "shared", "local")[row["keep"]]
+        kept = {b.name: long if b in self.long else "local" for b in self.blocks[:-1]}
         how = RowThreads(row["threads"], row["rows"], row["lanes"])
-        block_rows(sch, [b.name for b in self.blocks], self.rank, how, kept)
+        block_rows(sch, [b.name for b in self.blocks], self.rank, how, kept, self.held if row["keep"] == 2 else ())
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         threads = columns["threads"] * columns["rows"]
-        fits = self.machine.fits(threads, self._shared(columns), np.full(rows, 40.0))
+        fits = self.machine.fits(threads, self._shared(columns), self._registers(columns))
         few = (columns["rows"] == 1) | (columns["threads"] <= 128)
-        return np.asarray(fits & few & (columns["threads"] * columns["lanes"] < 2 * max(max(self.sizes), WARP)))
+        held = (columns["keep"] < 2) | (self._of_thread(columns) <= _MOST_HELD)
+        return np.asarray(fits & few & held & (columns["threads"] * columns["lanes"] < 2 * max(max(self.sizes), WARP)))
+
+    def _of_thread(self, columns: Columns) -> np.ndarray:
+        """Return the columns of a row that a thread has."""
+        steps = ceil_div(max(self.sizes), columns["threads"] * columns["lanes"])
+        return np.asarray(steps * columns["lanes"])
+
+    def _registers(self, columns: Columns) -> np.ndarray:
+        held = np.where(columns["keep"] == 2, self.most_live * self._of_thread(columns), 4.0 * columns["lanes"])
+        return np.asarray(24.0 + held)
 
     def _shared(self, columns: Columns) -> np.ndarray:
         kept = sum(_inner(b, self.rank) * b.itemsize for b in self.long)
-        short = sum(b.itemsize for b in self.blocks[:-1] if b not in self.long)
-        return np.asarray(columns["rows"] * (columns["keep"] * kept + short + 4 * columns["threads"] / WARP + 64))
+        sums = sum(b.itemsize for b in self.blocks if b.is_reduction)
+        return np.asarray(columns["rows"] * ((columns["keep"] == 1) * kept + sums * columns["threads"] / WARP + 64))
 
     def costs(self, columns: Columns, rows: int) -> Costs:
         machine, threads, lanes = self.machine, columns["threads"], columns["lanes"]
         warps = threads / WARP
         issue, special, chain, shared = np.zeros(rows), np.zeros(rows), np.full(rows, 1000.0), np.zeros(rows)
         inside = {use.buffer for b in self.blocks for use in b.stores}
-        read = 0.0
+        read: Any = 0.0
         for block, size in zip(self.blocks, self.sizes, strict=True):
             steps = ceil_div(size, threads * lanes)
             accesses = len(block.loads) + (0 if block.is_reduction else 1)
-            each = steps * (lanes * block.operations + accesses * 2.0 + 3.0)
+            held = columns["keep"] == 2
+            each = steps * (
+                (lanes if size > 1 else 1.0) * block.operations + np.where(held, 0.5, 1.0) * (accesses * 2.0 + 3.0)
+            )
             if block.is_reduction:
                 each = each + _EXCHANGE * len(block.stores) + np.where(warps > 1, 2.0 * warps + 10.0, 0.0)
                 chain = chain + 150.0 + np.where(warps > 1, 2 * BARRIER_CYCLES + 8.0 * warps, 0.0)
             issue = issue + warps * each
             special = special + size * special_operations(block)
             fetched = any(use.buffer not in inside for use in block.loads)
-            chain = chain + each * np.maximum(1.0, warps * columns["rows"] / 4) + (FETCH_CYCLES if fetched else 60.0)
+            waits = np.where(held & (block is not self.blocks[0]), 60.0, FETCH_CYCLES) if fetched else 60.0
+            chain = chain + each * np.maximum(1.0, warps * columns["rows"] / 4) + waits
             own = sum(1 for use in block.loads if use.buffer in inside and len(use.dims) > self.rank)
-            shared = shared + own * size * block.itemsize / 128
-            read += sum(size * use.buffer.dtype.bytes for use in block.loads if use.buffer not in inside)
+            shared = shared + np.where(columns["keep"] == 1, own * size * block.itemsize / 128, 0.0)
+            for use in block.loads:
+                again = any(
+                    block.name in readers[1:] and self._input(readers, m).buffer is use.buffer
+                    for readers, m in self.held
+                )
+                times = np.where(columns["keep"] == 2, 0.0, 1.0) if again else 1.0
+                read = read + (0.0 if use.buffer in inside else times * size * use.buffer.dtype.bytes)
         moved = touched_bytes(self.blocks)
         spilled = np.where(columns["keep"] > 0, 0.0, 2.0 * sum(_inner(b, self.rank) * b.itemsize for b in self.long))
         used = share_used(self.anchor, _fastest(self.anchor, self.rank), lanes)
@@ -381,9 +498,10 @@ class RowThreadsPart(Part):
             rows, flops=sum(b.flops for b in self.blocks), issue_slots=issue * self.count,
             special_lanes=special * self.count, shared_wavefronts=shared * self.count,
             l2_bytes=(self.count * (read + spilled) + moved) / used, memory_bytes=moved / used + 0.5 * spilled * self.count,
-            blocks=self.count / columns["rows"], threads=threads * columns["rows"], registers=24.0 + 4.0 * lanes,
+            blocks=self.count / columns["rows"], threads=threads * columns["rows"], registers=self._registers(columns),
             shared_bytes=self._shared(columns), chain_cycles=chain, coalescing=used, lanes=lanes, rows=columns["rows"],
-            steps=steps, bytes_in_flight=lanes * self.anchor.itemsize * np.minimum(4.0, steps),
+            steps=steps,
+            bytes_in_flight=lanes * self.narrow * np.minimum(np.where(columns["keep"] == 2, 16.0, 4.0), steps),
             reduction=float(self.anchor.reduce_size), row_extent=float(self.count), variant=columns["keep"],
         )  # fmt: skip
 
