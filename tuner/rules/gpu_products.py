@@ -468,11 +468,6 @@ class ThreadTilesPart(Part):
         own = {*self.roles.rows, *(v for v in self.block.spatial if self.block.extents[v] == 1)}
         return tuple([v for v in self.block.spatial if v in own])
 
-    def _last_axis(self, use: Use) -> Var | None:
-        """Returns the axis along which an operand's elements are neighbours in memory."""
-        near = [v for v in use.axes() if use.stride(v) == 1 and self.block.extents[v] > 1]
-        return near[0] if len(near) == 1 else None
-
     def _by_step(self, use: Use) -> bool:
         """Returns whether neighbouring threads copy neighbouring steps of an operand: no rows or columns lie side by side."""
         side = self.roles.rows if use is self.roles.left else self.roles.columns
@@ -480,15 +475,20 @@ class ThreadTilesPart(Part):
 
     def _most_lanes(self, use: Use, step: int) -> int:
         """Returns how many elements of an operand a thread can copy at once, 16 bytes or one."""
-        block, axis = self.block, self._last_axis(use)
+        block, by_step = self.block, self._by_step(use)
         wide = 16 // use.buffer.dtype.bytes if use.buffer.dtype.bits == 32 else 1
-        side = self.roles.rows if use is self.roles.left else self.roles.columns
-        last = (block.reduce if axis in block.reduce else side)[-1]
-        if axis is None or axis is not last or use.buffer in self.padded or (axis in block.reduce and self.inner is not None):
+        side = self._rows() if use is self.roles.left else self.roles.columns
+        if by_step and (self.inner is not None or use is self.roles.right or step % wide):
             return 1
-        turned = self._by_step(use) and use is not self.roles.left
-        sizes = [block.extents[axis], *[int(n) for n in use.buffer.shape[-1:]], *([step] if axis in block.reduce else [])]
-        return 1 if turned or any(n % wide for n in sizes) else wide
+        if use.buffer in self.padded and not self._pads_around_lines(use):
+            return 1
+        return wide if _length_of_lines(use, block.reduce if by_step else side, block) % wide == 0 else 1
+
+    def _pads_around_lines(self, use: Use) -> bool:
+        """Returns whether the padding of an operand leaves the last dimension as it is."""
+        (source,) = [load for b in self.product.padding for load in b.loads if use.buffer in {s.buffer for s in b.stores}]
+        last, offset, sizes = source.dims[-1], source.offsets[-1], (source.buffer.shape[-1], use.buffer.shape[-1])
+        return bool(last) and offset == 0 and int(sizes[0]) == int(sizes[1])
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         threads, (tall, wide) = self._threads(columns), self._tile(columns)
@@ -582,6 +582,19 @@ class ThreadTilesPart(Part):
         distance = np.maximum(1.0, columns["row_elements"] * columns["step"])
         apart = BANKS / np.gcd(distance.astype(np.int64), BANKS)
         return np.maximum(1.0, different / apart)
+
+
+def _length_of_lines(use: Use, axes: Sequence[Var], block: BlockInfo) -> int:
+    """Returns a divisor of the lengths of the lines of an operand along ``axes``, and of the places where they begin: 1 where steps of
+    the last axis are no neighbours."""
+    last = next((v for v in reversed(axes) if block.extents[v] > 1), None)
+    if last is None or use.stride(last) != 1:
+        return 1
+    left = [v for v in block.axes if block.extents[v] > 1 and v is not last]
+    start, size = 0, 1
+    for offset, extent in zip(reversed(use.offsets), reversed(use.buffer.shape), strict=True):
+        start, size = start + offset * size, size * int(extent)
+    return math.gcd(block.extents[last], start, *[use.stride(v) or 0 for v in left])
 
 
 def _is_sum_of_products(block: BlockInfo) -> bool:
