@@ -35,7 +35,7 @@ class ThreadTiles:
     ``sizes_of_rows`` and ``sizes_of_columns``: the virtual threads, the threads and the elements of one thread along each. ``step``: how
     far the sums go between two copies into shared memory. ``inner``: the reduced axis of which ``run`` neighbours are one after the other,
     before the other reduced axes go on. ``versions``: of the tiles in shared memory; with more than one, copies run ahead of
-    the sums by that many steps less one.
+    the sums by that many steps less one. ``lanes``: the columns that a thread stores at once.
     """
 
     batch: tuple[int, ...]
@@ -48,6 +48,7 @@ class ThreadTiles:
     inner: int = -1
     run: int = 1
     versions: int = 1
+    lanes: int = 1
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -101,8 +102,14 @@ def threaded_product(
     copy_ahead(sch, outer, tiles.versions)
     for loop in (inner, r[3], c[3]):
         unroll_factor(sch, loop, 16 if extent_of(sch, loop) <= 16 else 8)
-    for loop in loops_within(sch, out, c[2]):
+    *rest, last = loops_within(sch, out, c[2]) or [None]
+    for loop in rest:
         sch.unroll(loop)
+    if last is not None and tiles.lanes > 1:
+        last, lanes = sch.split(last, [None, tiles.lanes])
+        sch.vectorize(lanes)
+    if last is not None:
+        sch.unroll(last)
 
 
 def _in_fused_axes(
@@ -455,6 +462,7 @@ class ThreadTilesPart(Part):
         tiles = ThreadTiles(
             batch, rows, columns, reduced, (row["row_turns"], row["row_threads"], row["row_elements"]),
             (row["column_turns"], row["column_threads"], row["column_elements"]), step, inner, run, row["versions"],
+            self._lanes_of_result(row["column_elements"]),
         )  # fmt: skip
         operands = [
             OperandTiles(use.buffer.name, use is roles.left, self._by_step(use), self._most_lanes(use, step))
@@ -483,6 +491,12 @@ class ThreadTilesPart(Part):
         if use.buffer in self.padded and not self._pads_around_lines(use):
             return 1
         return wide if _length_of_lines(use, block.reduce if by_step else side, block) % wide == 0 else 1
+
+    def _lanes_of_result(self, elements: int) -> int:
+        """Returns how many columns a thread stores at once, 16 bytes or one."""
+        (store,), wide = self.block.stores, 4
+        lines = _length_of_lines(store, self.roles.columns, self.block)
+        return wide if self.block.itemsize == 4 and lines % wide == 0 and elements % wide == 0 else 1
 
     def _pads_around_lines(self, use: Use) -> bool:
         """Returns whether the padding of an operand leaves the last dimension as it is."""
