@@ -126,7 +126,10 @@ def _in_fused_axes(
         again = any(other.buffer == operand.buffer for other in operands[n + 1 :])
         copies.append(sch.reindex(block, operand.buffer, place=0 if again else None))
     taken = sch.reindex(block, ("write", 0))
-    orders = [[*batch, *((i, k) if operand.left and operand.by_step else (k, i if operand.left else j))] for operand in operands]
+    orders = [
+        [*batch, *((i, k) if operand.left and operand.by_step else (k, i if operand.left else j))]
+        for operand in operands
+    ]
     result = [*batch, i, j]
     for copy, order in zip([*copies, taken], [*orders, result], strict=True):
         of_result = copy is taken
@@ -145,7 +148,9 @@ def _in_fused_axes(
         out = sch.get_block(epilogue) if isinstance(epilogue, str) else epilogue
         sch.compute_inline(taken)
         sch.transform_block_layout(out, _places(result, range(len(sizes) - len(tiles.reduced))))
-    sch.pad_einsum(block, [*[1 for _ in batch], *[math.prod(n) for n in (tiles.sizes_of_rows, tiles.sizes_of_columns)], tiles.step])
+    sch.pad_einsum(
+        block, [*[1 for _ in batch], *[math.prod(n) for n in (tiles.sizes_of_rows, tiles.sizes_of_columns)], tiles.step]
+    )
     for n, copy in enumerate(copies):
         consumers = sch.get_consumers(copy)
         if consumers[0].name != block.name:
@@ -454,7 +459,8 @@ class ThreadTilesPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         block, roles, step = self.block, self.roles, row["step"]
         batch, rows, columns, reduced = [
-            tuple([block.axes.index(v) for v in axes]) for axes in (roles.batch, self._rows(), roles.columns, block.reduce)
+            tuple([block.axes.index(v) for v in axes])
+            for axes in (roles.batch, self._rows(), roles.columns, block.reduce)
         ]
         inner, run = -1, 1
         if self.inner is not None:
@@ -500,7 +506,9 @@ class ThreadTilesPart(Part):
 
     def _pads_around_lines(self, use: Use) -> bool:
         """Returns whether the padding of an operand leaves the last dimension as it is."""
-        (source,) = [load for b in self.product.padding for load in b.loads if use.buffer in {s.buffer for s in b.stores}]
+        (source,) = [
+            load for b in self.product.padding for load in b.loads if use.buffer in {s.buffer for s in b.stores}
+        ]
         last, offset, sizes = source.dims[-1], source.offsets[-1], (source.buffer.shape[-1], use.buffer.shape[-1])
         return bool(last) and offset == 0 and int(sizes[0]) == int(sizes[1])
 
@@ -523,11 +531,18 @@ class ThreadTilesPart(Part):
         each = columns["step"]  # instances of one element of the result in a step
         warps = np.ceil(threads / WARP)
         loads = [self._elements(use, columns) for use in block.loads]
-        copied = np.sum([np.ceil(n / threads / self._lanes(use, columns)) for use, n in zip(block.loads, loads, strict=True)], axis=0)
+        copied = np.sum(
+            [np.ceil(n / threads / self._lanes(use, columns)) for use, n in zip(block.loads, loads, strict=True)],
+            axis=0,
+        )
         indexed = np.sum([self._indexing(use) * np.ceil(n / threads / self._lanes(use, columns))
                           for use, n in zip(block.loads, loads, strict=True)], axis=0)  # fmt: skip
         tile_bytes = np.sum([n * use.buffer.dtype.bytes for use, n in zip(block.loads, loads, strict=True)], axis=0)
-        along = np.minimum(4.0, columns["step"]) if self._by_step(self.roles.left) else np.minimum(columns["row_elements"], 4)
+        along = (
+            np.minimum(4.0, columns["step"])
+            if self._by_step(self.roles.left)
+            else np.minimum(columns["row_elements"], 4)
+        )
         read = own_rows / along + own_columns / np.minimum(columns["column_elements"], 4)
         instructions = each * (sums * max(1.0, block.operations / 2) + read) + indexed + 8.0
         conflicts = self._conflicts(columns)
@@ -615,9 +630,15 @@ def _is_sum_of_products(block: BlockInfo) -> bool:
     """Returns whether zeros in the operands add nothing to the results."""
     body = block.block.body
     added = body.value if isinstance(body, BufferStore) else None
-    if not isinstance(added, Add) or not isinstance(added.a, BufferLoad) or added.a.buffer is not block.stores[0].buffer:
+    if (
+        not isinstance(added, Add)
+        or not isinstance(added.a, BufferLoad)
+        or added.a.buffer is not block.stores[0].buffer
+    ):
         return False
-    factors = [x.value if isinstance(x, Cast) else x for x in (added.b.a, added.b.b)] if isinstance(added.b, Mul) else []
+    factors = (
+        [x.value if isinstance(x, Cast) else x for x in (added.b.a, added.b.b)] if isinstance(added.b, Mul) else []
+    )
     return bool(factors) and all(isinstance(x, BufferLoad) for x in factors)
 
 
