@@ -121,8 +121,8 @@ def _quotient(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Exp
 
 
 def _stays_within(a: Ramp, step: int, analyzer: Analyzer) -> bool:
-    """Returns whether all lanes lie between two neighbouring multiples of ``step``, because they lie between multiples of a power of two
-    that divides it."""
+    """Returns whether all lanes lie between two neighbouring multiples of ``step``. They do where they lie between multiples of a power
+    of two that divides it."""
     assert isinstance(a.stride, IntImm)
     reach = (a.lanes - 1) * a.stride.value
     power = 1 << max(0, reach).bit_length()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Var, const, structural_equal
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Var, const
 from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
@@ -295,19 +295,19 @@ def started(s: Stmt, written: Set[Var]) -> Stmt:
     return AttrStmt(None, ASYNC_SCOPE, const(1, "int32"), s)
 
 
-def padded_copy(value: Expr) -> tuple[list[Expr], Expr, Expr | None]:
-    """Returns the conditions of a padded copy, what it copies where they hold, and its constant elsewhere: None without conditions, and
-    where there are several constants."""
+def padded_copy(value: Expr) -> tuple[list[Expr], Expr, list[Expr]]:
+    """Returns the conditions of a padded copy, what it copies where they hold, and its constants elsewhere."""
     conditions: list[Expr] = []
-    padding: Expr | None = None
+    constants: list[Expr] = []
     while isinstance(value, Call) and value.op == "tir.if_then_else":
         condition, inside, outside = value.args
         lane = outside.value if isinstance(outside, Broadcast) else outside
-        if not isinstance(lane, (IntImm, FloatImm)) or (padding is not None and not structural_equal(padding, lane)):
+        if not isinstance(lane, (IntImm, FloatImm)):
             break
         conditions.append(condition)
-        value, padding = inside, lane
-    return conditions, value, padding
+        constants.append(lane)
+        value = inside
+    return conditions, value, constants
 
 
 def commit() -> Stmt:

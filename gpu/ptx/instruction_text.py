@@ -29,10 +29,10 @@ _BYTES = (4, 8, 16)
 def start_copy(em: LlvmScope, s: BufferStore) -> bool:
     """Emit the start of a copy, where one instruction does it; return whether it does. Where a padded copy has zeros, it
     reads no byte."""
-    conditions, value, padding = padded_copy(s.value)
+    conditions, value, constants = padded_copy(s.value)
     if s.predicate is not None or not isinstance(value, BufferLoad) or value.predicate is not None:
         return False
-    if not (padding is None or _is_plain_zero(padding)) or any(c.dtype.lanes > 1 for c in conditions):
+    if not all(map(_is_plain_zero, constants)) or any(c.dtype.lanes > 1 for c in conditions):
         return False
     lanes = max([i.dtype.lanes for i in s.indices], default=1)
     dtype = s.buffer.dtype.with_lanes(lanes)

@@ -62,7 +62,7 @@ def gpu_product(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo
 
 
 def product_axes(block: BlockInfo) -> ProductRoles | None:
-    """Returns the roles of the axes of a product. Rows and columns are those that one operand has and the other one has not."""
+    """Returns the roles of the axes of a product, or None for other blocks. Rows and columns are those that one operand has and the other one has not."""
     if not block.is_reduction or block.block.init is None or len(block.stores) != 1 or len(block.loads) != 2:
         return None
     if not all(use.affine for use in block.loads) or block.axes != (*block.spatial, *block.reduce):

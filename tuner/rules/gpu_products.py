@@ -17,7 +17,7 @@ import numpy as np
 from ...codegen.machine.target import BANKS, BARRIER_CYCLES, FETCH_CYCLES, GROUP_RATE, SECTOR, WARP, WARP_GROUP
 from ...schedule import Schedule
 from ...schedule.intrin import STEPS
-from ...tir.expr import Add, BufferLoad, Cast, Mul, Var
+from ...tir.expr import Add, BufferLoad, Cast, IntImm, Mul, Var
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, PANEL
 from ...tir.stmt import BufferStore
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to
@@ -30,7 +30,7 @@ from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 @dataclass(frozen=True)
 class ThreadTiles:
-    """The tiles of a product, and the numbers of the block's axes that are its ``batch``, ``rows``, ``columns`` and ``reduced`` ones.
+    """The tiles of a product. ``batch``, ``rows``, ``columns`` and ``reduced`` are numbers of the block's axes.
 
     ``sizes_of_rows`` and ``sizes_of_columns``: the virtual threads, the threads and the elements of one thread along each. ``step``: how
     far the sums go between two copies into shared memory. ``inner``: the reduced axis of which ``run`` neighbours are one after the other,
@@ -183,7 +183,7 @@ class _Fused:
         return _Fused((*out, (axis, 1, run, run)))
 
     def value(self, at: Mapping[int, Any]) -> Any:
-        """Returns the place on this axis by the values of the axes; an axis that ``at`` lacks has one value, 0."""
+        """Returns the place on this axis by the values of the axes. One that ``at`` lacks has one value, 0."""
         total: Any = 0
         for n, divisor, remainder, size in self.digits:
             digit = at.get(n, 0)
@@ -509,8 +509,9 @@ class ThreadTilesPart(Part):
         (source,) = [
             load for b in self.product.padding for load in b.loads if use.buffer in {s.buffer for s in b.stores}
         ]
-        last, offset, sizes = source.dims[-1], source.offsets[-1], (source.buffer.shape[-1], use.buffer.shape[-1])
-        return bool(last) and offset == 0 and int(sizes[0]) == int(sizes[1])
+        last, (size, padded) = source.dims[-1], (source.buffer.shape[-1], use.buffer.shape[-1])
+        same = isinstance(size, IntImm) and isinstance(padded, IntImm) and size.value == padded.value
+        return bool(last) and source.offsets[-1] == 0 and same
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         threads, (tall, wide) = self._threads(columns), self._tile(columns)
@@ -614,15 +615,17 @@ class ThreadTilesPart(Part):
 
 
 def _length_of_lines(use: Use, axes: Sequence[Var], block: BlockInfo) -> int:
-    """Returns a divisor of the lengths of the lines of an operand along ``axes``, and of the places where they begin: 1 where steps of
-    the last axis are no neighbours."""
+    """Returns a divisor of the lengths of an operand's lines along ``axes``, and of the places where they begin. It is 1
+    where steps of the last axis are no neighbours."""
     last = next((v for v in reversed(axes) if block.extents[v] > 1), None)
     if last is None or use.stride(last) != 1:
         return 1
     left = [v for v in block.axes if block.extents[v] > 1 and v is not last]
     start, size = 0, 1
     for offset, extent in zip(reversed(use.offsets), reversed(use.buffer.shape), strict=True):
-        start, size = start + offset * size, size * int(extent)
+        if not isinstance(extent, IntImm):
+            return 1
+        start, size = start + offset * size, size * extent.value
     return math.gcd(block.extents[last], start, *[use.stride(v) or 0 for v in left])
 
 
@@ -643,8 +646,8 @@ def _is_sum_of_products(block: BlockInfo) -> bool:
 
 
 def _axis_of_runs(block: BlockInfo) -> Var | None:
-    """Returns the reduced axis whose neighbours should follow each other, or None for the last one: the longest one that is no window,
-    where the last one is. Steps of a tile then have one place in the window, and only one place is computed for a tile."""
+    """Returns the reduced axis whose neighbours should follow each other; None stands for the last one. Where that one is a window, it is
+    the longest one that is none. The steps of a tile then have one place in the window, which is computed once for a tile."""
     windows = {v for use in block.loads for dim in use.dims if dim and len(dim) > 1 for v in dim}
     others = [v for v in block.reduce if v not in windows and block.extents[v] > 1]
     if block.reduce[-1] not in windows or not others:
