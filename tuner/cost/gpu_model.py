@@ -8,7 +8,7 @@ It also says which axes of a block have which role on a GPU, and what accesses o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -121,17 +121,6 @@ def _converted(e: object, sums: str) -> BufferLoad | None:
     if isinstance(e, Call) and e.op == "tir.round_tf32" and isinstance(e.args[0], BufferLoad):
         return e.args[0]
     return None
-
-
-def tile_elements(use: Use, tile: Mapping[Var, np.ndarray | float]) -> np.ndarray:
-    """Returns how many elements a load touches in a tile; ``tile`` has the steps of each axis."""
-    out: np.ndarray = np.ones(1)
-    for dim in use.dims:
-        reach: np.ndarray = np.ones(1)
-        for axis, factor in (dim or {}).items():
-            reach = reach + abs(factor) * (np.asarray(tile.get(axis, 1.0)) - 1)
-        out = out * reach
-    return out
 
 
 def sectors_used(use: Use, fast: Var | None, lanes: np.ndarray | float = 1.0) -> np.ndarray:
