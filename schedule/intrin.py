@@ -12,7 +12,7 @@ steps next to each other, ``B[n // 16, k // 4, n % 16, k % 4]``, so that a tile 
 in place, 64 bytes of each of 16 rows.
 
 With tensor cores, whose tiles are 16 by 16 by 16, the buffer has the scope ``wmma.accumulator`` and stays in registers of a warp.
-A and B are read in place, in shared memory usually. ``threadIdx.x`` has the 32 threads of a warp, and no loop around the tiles is
+A and B are read in place, in shared memory usually, as rows or as columns (below). ``threadIdx.x`` has the 32 threads of a warp, and no loop around the tiles is
 bound to it.
 
 With the warp groups of sm_90a (``wgmma``) the sums ``C[64, n]`` stay in registers of the 128 threads of four warps, in a buffer of
@@ -20,6 +20,10 @@ scope ``wgmma.accumulator`` whose last two dimensions are one tile. The operands
 scope ``shared.swizzled`` with rows of 64 numbers, ``A[m, k % 64]`` and ``B[n // 64, k, n % 64]``. ``threadIdx.x`` has the 128
 threads of a group, and no loop around the tiles is bound to it. One intrinsic multiplies 64 steps: four instructions, then the
 wait for them.
+
+Both kinds take operands that lie the other way around; the names say so by letters as in BLAS, first A's, then B's. ``_nt`` multiplies by
+``B[j, k]``, ``_tn`` takes ``A[k, i]``, ``_tt`` does both. Those of warp groups have the same rows of 64 numbers: ``_nt`` takes
+``B[n, k % 64]``, ``_tn`` takes ``A[m // 64, k, m % 64]``, one panel of it at a time.
 
 ============================  ======================================================================================
 ``dot_16x4_vnni``             ``C[16] += A[4] · B[16, 4]``, uint8 by int8 into int32: one vpdpbusd of AVX-512 VNNI
@@ -40,9 +44,11 @@ wait for them.
 ``fill_16x16_T_amx``          ``C[16, 16] = 0`` in a tile register, T = i32, f32
 ``store_16x16_T_amx``         ``D[16, 16] = C[16, 16]``, the rows of D apart: from a tile register to memory
 ``wmma_16x16x16_T``           ``C[16, 16] += A[16, 16] · B[16, 16]`` by the warps of a GPU, T = f16, bf16, tf32, s8
+``wmma_16x16x16_T_nt``        the same by ``B[j, k]``; ``_tn`` takes ``A[k, i]``, ``_tt`` both
 ``wmma_fill_16x16_T``         ``C[16, 16] = 0`` in registers of a warp, T = f32, s32
 ``wmma_store_16x16_T``        ``D[16, 16] = C[16, 16]`` from registers of a warp, T = f32, s32
 ``wgmma_64xNx64_T``           ``C[64, N] += A[64, 64] · B[N // 64, 64, 64]`` by warp groups of sm_90a, T = f16, bf16, N = 64 .. 256
+``wgmma_64xNx64_T_nt``        the same by ``B[N, 64]``, rows of steps; ``_tn`` takes ``A[k, i]``, ``_tt`` both
 ``wgmma_fill_64xN``           ``C[64, N] = 0`` in registers of a warp group
 ``wgmma_store_64xN``          ``D[64, N] = C[64, N]`` from registers of a warp group
 ============================  ======================================================================================
@@ -252,7 +258,7 @@ _TILE_DOT_IMPL = """
 
 _WARP_DOT = """
 @T.prim_func
-def wmma_{a}_{role}(a: T.handle, b: T.handle, c: T.handle):
+def wmma_{a}_{layout}_{role}(a: T.handle, b: T.handle, c: T.handle):
     T.func_attr({{"any_scope": True}})
     A = T.match_buffer(a, (16, 16), "{a}", strides=("a_row", 1), offset_factor=1)
     B = T.match_buffer(b, (16, 16), "{a}", strides=("b_row", 1), offset_factor=1)
@@ -266,14 +272,14 @@ _WARP_DOT_DESC = """
         for i, j, k in T.grid(16, 16, 16):
             with T.block("update"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                C[vi, vj] = C[vi, vj] + {wide}(A[vi, vk]{to}) * {wide}(B[vk, vj]{to})
+                C[vi, vj] = C[vi, vj] + {wide}(A[{left}]{to}) * {wide}(B[{right}]{to})
 """
 
 _WARP_DOT_IMPL = """
         C.vstore([0, 0], T.wmma_dot(
             C.vload([0, 0], "{c}x256"),
-            T.wmma_load_a("{a}x256", T.address_of(A[0, 0]), A.strides[0]),
-            T.wmma_load_b("{a}x256", T.address_of(B[0, 0]), B.strides[0]),
+            T.wmma_load_a{a_t}("{a}x256", T.address_of(A[0, 0]), A.strides[0]),
+            T.wmma_load_b{b_t}("{a}x256", T.address_of(B[0, 0]), B.strides[0]),
         ))
 """
 
@@ -344,12 +350,26 @@ def tile_store(c: str) -> tuple[PrimFunc, PrimFunc]:
     return pair(_STORE, _STORE_DESC, _STORE_IMPL, name=f"store_16x16_{c}", op="tile_store", c=c)
 
 
-def wmma_dot(a: str) -> tuple[PrimFunc, PrimFunc]:
+LAYOUTS = ("nn", "nt", "tn", "tt")
+"""How the operands of a product lie, A's letter first: n for ``A[i, k]`` and ``B[k, j]``, t for ``A[k, i]`` and ``B[j, k]``."""
+
+
+def wmma_dot(a: str, layout: str = "nn") -> tuple[PrimFunc, PrimFunc]:
     """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k. A and B are of type ``a``: float16, bfloat16, int8, or
-    float32, which ``round_tf32`` rounds."""
+    float32, which ``round_tf32`` rounds. ``layout`` is one of ``LAYOUTS``."""
+    left, right = _transposed(layout)
     c = "int32" if a.endswith("int8") else "float32"
     wide, to = ("T.round_tf32", "") if a == c else ("T.cast", f', "{c}"')
-    return pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c=c, wide=wide, to=to)
+    return pair(_WARP_DOT, _WARP_DOT_DESC, _WARP_DOT_IMPL, a=a, c=c, wide=wide, to=to, layout=layout,
+                left="vk, vi" if left else "vi, vk", right="vj, vk" if right else "vk, vj",
+                a_t="_t" if left else "", b_t="_t" if right else "")  # fmt: skip
+
+
+def _transposed(layout: str) -> tuple[bool, bool]:
+    """Return whether each of the two operands lies transposed."""
+    if layout not in LAYOUTS:
+        raise ValueError(f"there is no layout {layout!r} of the operands of a product; there are {', '.join(LAYOUTS)}")
+    return layout[0] == "t", layout[1] == "t"
 
 
 def wmma_fill(c: str) -> tuple[PrimFunc, PrimFunc]:
@@ -375,12 +395,12 @@ STEPS = 64
 
 _DOT = """
 @T.prim_func
-def wgmma_{n}_{a}_{role}(a: T.handle, b: T.handle, c: T.handle):
+def wgmma_{n}_{a}_{layout}_{role}(a: T.handle, b: T.handle, c: T.handle):
     A = T.match_buffer(a, (64, 64), "{a}", strides=("a_row", 1), offset_factor=1, scope="shared.swizzled")
-    B = T.match_buffer(b, ({panels}, 64, 64), "{a}", strides=("b_panel", "b_row", 1), offset_factor=1, scope="shared.swizzled")
+    B = T.match_buffer(b, ({b_shape}), "{a}", strides=({b_strides}, 1), offset_factor=1, scope="shared.swizzled")
     C = T.match_buffer(c, (64, {n}), "float32", strides=({n}, 1), offset_factor=1, scope="wgmma.accumulator")
     with T.block("root"):
-        T.reads(C[0:64, 0:{n}], A[0:64, 0:64], B[0:{panels}, 0:64, 0:64])
+        T.reads(C[0:64, 0:{n}], A[0:64, 0:64], B[{b_whole}])
         T.writes(C[0:64, 0:{n}])
 """
 
@@ -388,17 +408,33 @@ _DOT_DESC = """
         for i, j, k in T.grid(64, {n}, 64):
             with T.block("update"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
-                C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "float32") * T.cast(B[vj // 64, vk, vj % 64], "float32")
+                C[vi, vj] = C[vi, vj] + T.cast(A[{left}], "float32") * T.cast(B[{right}], "float32")
 """
 
 _SUMS = """C.vload([0, 0], "float32x{lanes}")"""
 _DOT_STEP = """
         C.vstore([0, 0], T.wgmma_dot(
             C.vload([0, 0], "float32x{lanes}"),
-            T.wgmma_left("{a}x1024", T.address_of(A[0, {k}]), A.strides[0]),
-            T.wgmma_right("{a}x{right}", T.address_of(B[0, {k}, 0]), B.strides[1], B.strides[0]),
+            {a_load},
+            {b_load},
         ))
 """
+_LEFT = {
+    False: {"left": "vi, vk", "a_load": 'T.wgmma_left("{a}x1024", T.address_of(A[0, {k}]), A.strides[0])'},
+    True: {"left": "vk, vi", "a_load": 'T.wgmma_left_t("{a}x1024", T.address_of(A[{k}, 0]), A.strides[0])'},
+}
+_RIGHT = {
+    False: {
+        "right": "vj // 64, vk, vj % 64", "b_shape": "{panels}, 64, 64", "b_strides": '"b_panel", "b_row"',
+        "b_whole": "0:{panels}, 0:64, 0:64",
+        "b_load": 'T.wgmma_right("{a}x{numbers}", T.address_of(B[0, {k}, 0]), B.strides[1], B.strides[0])',
+    },
+    True: {
+        "right": "vj, vk", "b_shape": "{n}, 64", "b_strides": '"b_row"', "b_whole": "0:{n}, 0:64",
+        "b_load": 'T.wgmma_right_t("{a}x{numbers}", T.address_of(B[0, {k}]), B.strides[0])',
+    },
+}  # fmt: skip
+"""What the texts say of each operand, by whether it lies transposed."""
 
 _GROUP_FILL = """
 @T.prim_func
@@ -443,16 +479,30 @@ _GROUP_STORE_IMPL = """
 
 
 def _pair(head: str, description: str, implementation: str, n: int, a: str = "") -> tuple[PrimFunc, PrimFunc]:
-    words: dict[str, object] = {"n": n, "a": a, "panels": n // PANEL, "lanes": GROUP_ROWS * n, "right": GROUP_STEPS * n}
+    words: dict[str, object] = {
+        "n": n,
+        "a": a,
+        "panels": n // PANEL,
+        "lanes": GROUP_ROWS * n,
+        "numbers": GROUP_STEPS * n,
+    }
     return pair(head, description, implementation, **words)
 
 
-def wgmma_dot(n: int, a: str) -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 64 i, ``n`` j and 64 k. A and B are of type ``a``, C is float32."""
-    steps = "".join(_DOT_STEP.replace("{k}", str(k)) for k in range(0, STEPS, GROUP_STEPS))
+def wgmma_dot(n: int, a: str, layout: str = "nn") -> tuple[PrimFunc, PrimFunc]:
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 64 i, ``n`` j and 64 k. A and B are of type ``a``, C is float32. ``layout`` is one of
+    ``LAYOUTS``."""
+    left, right = _transposed(layout)
+
+    def laid(text: str) -> str:
+        for word, part in {**_LEFT[left], **_RIGHT[right], "layout": layout}.items():
+            text = text.replace(f"{{{word}}}", part)
+        return text
+
+    steps = "".join(laid(_DOT_STEP).replace("{k}", str(k)) for k in range(0, STEPS, GROUP_STEPS))
     fence, wait = f"C.vstore([0, 0], T.wgmma_fence({_SUMS}))", f"C.vstore([0, 0], T.wgmma_wait({_SUMS}, 0))"
     implementation = f"\n        {fence}{steps}        T.evaluate(T.wgmma_commit())\n        {wait}\n"
-    return _pair(_DOT, _DOT_DESC, implementation, n, a)
+    return _pair(laid(_DOT), laid(_DOT_DESC), implementation, n, a)
 
 
 def wgmma_fill(n: int) -> tuple[PrimFunc, PrimFunc]:
@@ -498,6 +548,11 @@ AMX_DOT_S8S8_INTRIN = "dot_16x16x64_s8s8_amx"
 AMX_DOT_U8S8_INTRIN = "dot_16x16x64_u8s8_amx"
 AMX_DOT_BF16_INTRIN = "dot_16x16x32_bf16_amx"
 
+
+def _suffix(layout: str) -> str:
+    return "" if layout == "nn" else f"_{layout}"
+
+
 SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     VNNI_DOT_16x4_SIGNED_INTRIN: partial(signed_int8_dot, 16),
     BF16_DOT_16x2_INTRIN: partial(bf16_dot, 16),
@@ -520,15 +575,17 @@ SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     **{f"fill_16x16_{t}_amx": partial(tile_fill, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
     **{f"store_16x16_{t}_amx": partial(tile_store, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
     **{
-        f"wmma_16x16x16_{t}": partial(wmma_dot, a)
+        f"wmma_16x16x16_{t}{_suffix(layout)}": partial(wmma_dot, a, layout)
         for t, a in (("f16", "float16"), ("bf16", "bfloat16"), ("tf32", "float32"), ("s8", "int8"))
+        for layout in LAYOUTS
     },
     **{f"wmma_fill_16x16_{t}": partial(wmma_fill, c) for t, c in (("f32", "float32"), ("s32", "int32"))},
     **{f"wmma_store_16x16_{t}": partial(wmma_store, c) for t, c in (("f32", "float32"), ("s32", "int32"))},
     **{
-        f"wgmma_64x{n}x64_{t}": partial(wgmma_dot, n, a)
+        f"wgmma_64x{n}x64_{t}{_suffix(layout)}": partial(wgmma_dot, n, a, layout)
         for n in WIDTHS
         for t, a in (("f16", "float16"), ("bf16", "bfloat16"))
+        for layout in LAYOUTS
     },
     **{f"wgmma_fill_64x{n}": partial(wgmma_fill, n) for n in WIDTHS},
     **{f"wgmma_store_64x{n}": partial(wgmma_store, n) for n in WIDTHS},

@@ -1,19 +1,22 @@
 """Finds the part of a buffer that a tile (:mod:`tilewright.tir.expr.intrinsics.matrix_operations`) covers. Its rows lie along one dimension, its
-columns along the last, and the panels into which columns are cut along a third one."""
+columns along the last, and the panels into which columns are cut along a third one. Rows and columns are those of memory; operands that
+lie there transposed have them the other way around."""
 
 from __future__ import annotations
 
 from ...tir.arith import Analyzer
 from ...tir.expr import BufferLoad, Call, Expr, IntImm
-from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, TILE_ROWS
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL, TILE_ROWS, WARP_LOADS
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Buffer
 
 _ROWS = {
-    **dict.fromkeys(("tir.tile_load", "tir.tile_store", "tir.wmma_load_a", "tir.wmma_load_b", "tir.wmma_store"), TILE_ROWS),
-    "tir.wgmma_left": GROUP_ROWS, "tir.wgmma_right": GROUP_STEPS, "tir.wgmma_store": GROUP_ROWS,
+    **dict.fromkeys(("tir.tile_load", "tir.tile_store", *WARP_LOADS, "tir.wmma_store"), TILE_ROWS),
+    "tir.wgmma_left": GROUP_ROWS, "tir.wgmma_left_t": GROUP_STEPS, "tir.wgmma_right": GROUP_STEPS, "tir.wgmma_right_t": 0,
+    "tir.wgmma_store": GROUP_ROWS,
 }  # fmt: skip
-"""The operations that load or store rows from an address on, and how many: of processors, of warps and of warp groups."""
+"""The operations that load or store rows of memory from an address on, and how many: of processors, of warps and of warp groups. 0: as
+many as the tile has numbers for, 16 in each."""
 
 
 def tile_access(n: IRNode) -> BufferLoad | None:
@@ -28,6 +31,11 @@ def tile_access(n: IRNode) -> BufferLoad | None:
 def stores_tile(n: Call) -> bool:
     """Returns whether an operation on a tile writes it."""
     return n.op.endswith("_store")
+
+
+def tile_rows(n: Call) -> int:
+    """Returns the rows in memory of the tile that ``n`` loads or stores."""
+    return _ROWS[n.op] or _lanes(n) // GROUP_STEPS
 
 
 def tile_spans(n: Call, buffer: Buffer) -> dict[int, int] | None:
@@ -57,11 +65,15 @@ def restrided(n: Call, before: Buffer, after: Buffer) -> Call:
 
 def _counts(n: Call) -> list[tuple[Expr | None, int]]:
     """Returns the columns, then the rows and the panels, each with its stride; None for the columns'."""
-    rows = _ROWS[n.op]
-    columns = (n.args[2].dtype if stores_tile(n) else n.dtype).lanes // rows
+    rows = tile_rows(n)
+    columns = _lanes(n) // rows
     if n.op != "tir.wgmma_right":
         return [(None, columns), (n.args[1], rows)]
     return [(None, PANEL), (n.args[1], rows), (n.args[2], columns // PANEL)]
+
+
+def _lanes(n: Call) -> int:
+    return (n.args[2].dtype if stores_tile(n) else n.dtype).lanes
 
 
 def _dimension(buffer: Buffer, strides: tuple[Expr, ...], stride: Expr | None, count: int) -> int | None:

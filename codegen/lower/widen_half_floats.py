@@ -30,6 +30,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.dtype import round_float
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.intrinsics.matrix_operations import GROUP_LOADS, WARP_LOADS
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc
 from ...tir.walk import pre_order
 
@@ -41,7 +42,7 @@ _AS_STORED = (
 )  # fmt: skip
 """Operations that take their half-width operands as memory holds them."""
 
-_LOADS = ("tir.tile_load", "tir.wmma_load_a", "tir.wmma_load_b", "tir.wgmma_left", "tir.wgmma_right")
+_LOADS = ("tir.tile_load", *WARP_LOADS, *GROUP_LOADS)
 """Operations that load half-width numbers as memory holds them."""
 
 

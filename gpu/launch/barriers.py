@@ -90,7 +90,7 @@ class Overlaps:
 
     def __init__(self, threads: Mapping[Var, int]) -> None:
         self.threads = dict(threads)
-        self._tables: dict[tuple[Any, ...], np.ndarray | None] = {}
+        self._tables: dict[tuple[Any, ...], _Touched | None] = {}
         self._reduced: dict[tuple[Any, ...], tuple[tuple[Expr, ...], tuple[Expr, ...]]] = {}
 
     def conflict(self, a: ThreadAccess, b: ThreadAccess, repeated: For | None = None) -> bool:
@@ -114,7 +114,7 @@ class Overlaps:
         first, second = self._table(a, here), self._table(b, here)
         if first is None or second is None:
             return True
-        return _meet(first, second, prod(self.threads.values()))
+        return first.meets(second)
 
     def _apart(self, a: ThreadAccess, b: ThreadAccess, common: Sequence[For]) -> bool:
         """Return whether an index of both differs in every iteration of the common loops, whichever the threads. Such
@@ -134,16 +134,17 @@ class Overlaps:
                 return True
         return False
 
-    def _table(self, access: ThreadAccess, common: Sequence[For]) -> np.ndarray | None:
-        """Return the sorted numbers ``place * threads + thread``, where the place is the element with the iterations of common loops."""
+    def _table(self, access: ThreadAccess, common: Sequence[For]) -> _Touched | None:
+        """Return what an access touches, where a place is an element with the iterations of the common loops."""
         key = (access.buffer.data, access.indices, access.loops, access.conditions, tuple(common))
         if key not in self._tables:
             self._tables[key] = self._listed(access, common)
         return self._tables[key]
 
-    def _listed(self, access: ThreadAccess, common: Sequence[For]) -> np.ndarray | None:
-        used: set[Var] = set().union(*[vars_in(i) for i in access.indices]) if access.indices else set()
-        domain: dict[Var, int] = dict(self.threads)
+    def _listed(self, access: ThreadAccess, common: Sequence[For]) -> _Touched | None:
+        used: set[Var] = set().union(*[vars_in(e) for e in access.indices])
+        asked = used.union(*[vars_in(c) for c in access.conditions])
+        domain = {var: extent for var, extent in self.threads.items() if var in asked}
         for loop in (*common, *access.loops):
             if loop.loop_var in used or loop in common:
                 extent = _count(loop)
@@ -151,7 +152,8 @@ class Overlaps:
                     return None
                 domain[loop.loop_var] = extent
         shape = [e.value for e in access.buffer.shape if isinstance(e, IntImm)]
-        if prod(domain.values()) > MOST or used - domain.keys() or len(shape) != len(access.buffer.shape):
+        known = domain.keys() | self.threads.keys()
+        if prod(domain.values()) > MOST or used - known or len(shape) != len(access.buffer.shape):
             return None
         grids = np.indices(tuple(domain.values()), dtype=np.int64) if domain else np.zeros((0, 1), np.int64)
         values = {var: grids[n].ravel() for n, var in enumerate(domain)}
@@ -164,21 +166,52 @@ class Overlaps:
             place = place * (extent + 1) + found
         for loop in common:
             place = place * domain[loop.loop_var] + values[loop.loop_var]
-        thread = np.zeros(count, np.int64)
-        for var, extent in self.threads.items():
-            thread = thread * extent + values[var]
+        first, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for var, extent in self.threads.items():  # a thread that nothing asks for does what all do
+            first = first * extent + values.get(var, 0)
+            last = last * extent + values.get(var, extent - 1)
         happens = np.ones(count, bool)
         for condition in access.conditions:
             holds = values_of(condition, values)  # one that is not known may hold
             happens &= True if holds is None else holds
-        return np.unique((place * prod(self.threads.values()) + thread)[happens])
+        return _Touched.of(place[happens], first[happens], last[happens])
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Sorted places, and of each the first and the last thread that touches it."""
+
+    places: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    @staticmethod
+    def of(place: np.ndarray, first: np.ndarray, last: np.ndarray) -> _Touched:
+        """Return the table of touches in any order."""
+        order = np.argsort(place, kind="stable")
+        place = place[order]
+        starts = np.flatnonzero(np.r_[True, place[1:] != place[:-1]]) if place.size else np.zeros(0, np.int64)
+        if not place.size:
+            return _Touched(place, first, last)
+        return _Touched(
+            place[starts], np.minimum.reduceat(first[order], starts), np.maximum.reduceat(last[order], starts)
+        )
+
+    def meets(self, other: _Touched) -> bool:
+        """Return whether both touch some place that two threads touch."""
+        if not self.places.size or not other.places.size:
+            return False
+        at = np.minimum(np.searchsorted(other.places, self.places), other.places.size - 1)
+        both = other.places[at] == self.places
+        return bool((both & (np.minimum(self.first, other.first[at]) != np.maximum(self.last, other.last[at]))).any())
 
 
 def _without_common_terms(
     a: Sequence[Expr], b: Sequence[Expr], fixed: Set[Var]
 ) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Return the indices of two accesses without the terms that are equal in both: those of the variables ``fixed``, which have one
-    value in both.
+    """Return the indices of two accesses without the terms that both have.
+
+    Those terms are of the variables ``fixed`` alone, which have one value in both.
 
     Whether two indices are equal does not change, and a loop of many iterations need not be listed.
     """
@@ -221,19 +254,6 @@ def _count(loop: For) -> int | None:
     """Return how many iterations a loop has that begins at 0, or None where that is no constant."""
     fits = isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and loop.min.value == 0
     return loop.extent.value if fits else None  # type: ignore[attr-defined]
-
-
-def _meet(a: np.ndarray, b: np.ndarray, threads: int) -> bool:
-    """Return whether some place stands in both tables with different threads."""
-    places = np.union1d(a, b) // threads
-    several = np.unique(places[1:][places[1:] == places[:-1]])
-    return bool(several.size and (_stand_in(several, a // threads) & _stand_in(several, b // threads)).any())
-
-
-def _stand_in(few: np.ndarray, many: np.ndarray) -> np.ndarray:
-    """Return for each of ``few`` whether it stands among the sorted ``many``."""
-    at = np.searchsorted(many, few)
-    return (at < many.size) & (many[np.minimum(at, many.size - 1)] == few) if many.size else np.zeros(few.size, bool)
 
 
 def values_of(e: Expr, values: Mapping[Var, np.ndarray]) -> np.ndarray | None:

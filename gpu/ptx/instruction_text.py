@@ -15,7 +15,14 @@ from ...codegen.llvm.function_builder import llvm_type, memory_type, sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, FloatImm, IntImm, all_
-from ...tir.expr.intrinsics.matrix_operations import GROUP_STEPS, PANEL, group_columns
+from ...tir.expr.intrinsics.matrix_operations import (
+    GROUP_LOADS,
+    GROUP_STEPS,
+    PANEL,
+    TRANSPOSED_LOADS,
+    WARP_LOADS,
+    group_columns,
+)
 from ...tir.stmt import Buffer, BufferStore
 from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import COPY, EXPECT, INIT, PIECE
@@ -270,11 +277,12 @@ def _halves(em: LlvmScope, e: Call) -> str:
     """Returns a tile of float32 as tf32: the registers of its first eight steps, then those of the others."""
     first, stride = e.args[0].args[0], em.index(e.args[1])  # type: ignore[attr-defined]
     start, whole = em.address(first), _struct("i32", _HALF)
-    apart = "8" if e.op[-1] == "a" else em.fn.pure(f"mul i64 {stride}, 8")
+    along = _side(e) == ("b" if is_transposed(e) else "a")  # the steps lie side by side
+    apart = "8" if along else em.fn.pure(f"mul i64 {stride}, 8")
     out = "poison"
     for half in (0, 1):
         place = em.fn.pure(f"getelementptr float, ptr {start}, i64 {apart}") if half else start
-        name = f"{_TF32_SHAPE}.load.{e.op[-1]}.row.stride.tf32.p0"
+        name = f"{_TF32_SHAPE}.load.{_side(e)}.{_layout(e)}.stride.tf32.p0"
         call = em.fn.intrinsic(name, whole, ["ptr", "i32"], [place, _narrow(em, e.args[1])])
         loaded_half = em.cached_load(first.buffer, call)
         for n in range(_HALF):
@@ -288,12 +296,32 @@ def _halves(em: LlvmScope, e: Call) -> str:
 def _load(em: LlvmScope, e: Call) -> str:
     if e.dtype.element == "float32":
         return _halves(em, e)
-    side = e.op[-1]
     first = e.args[0].args[0]  # type: ignore[attr-defined]
     type_, count = _fragment(e.dtype)
-    name = f"{_SHAPE}.load.{side}.row.stride.{_WORDS[e.dtype.element]}.p0"
+    name = f"{_SHAPE}.load.{_side(e)}.{_layout(e)}.stride.{_WORDS[e.dtype.element]}.p0"
     args = [em.address(first), _narrow(em, e.args[1])]
     return em.cached_load(first.buffer, em.fn.intrinsic(name, _struct(type_, count), ["ptr", "i32"], args))
+
+
+def _side(e: Call) -> str:
+    return e.op.removeprefix("tir.wmma_load_")[0]
+
+
+def is_transposed(operand: Expr) -> bool:
+    """Returns whether memory holds an operand of a product transposed, which the product has to say too."""
+    if isinstance(operand, Call) and operand.op in (*WARP_LOADS, *GROUP_LOADS):
+        return operand.op in TRANSPOSED_LOADS
+    if not isinstance(operand, BufferLoad):
+        raise EmitError(f"a product takes operands from their loads or from buffers of a warp, not {operand}")
+    return False
+
+
+def _layout(operand: Expr) -> str:
+    return "col" if is_transposed(operand) else "row"
+
+
+def _layouts(e: Call) -> str:
+    return f"{_layout(e.args[1])}.{_layout(e.args[2])}"
 
 
 def _narrow(em: LlvmScope, stride: Expr) -> str:
@@ -309,7 +337,9 @@ def _dot_of_halves(em: LlvmScope, e: Call) -> str:
         own = slice(half * _HALF, (half + 1) * _HALF)
         types, values = _parts(em, sums, e.args[0].dtype)
         types, values = ["i32"] * (2 * _HALF) + types, [*a[own], *b[own], *values]
-        sums = em.fn.pure(em.fn.intrinsic(f"{_TF32_SHAPE}.mma.row.row.tf32", _struct("float", _SUMS), types, values))
+        sums = em.fn.pure(
+            em.fn.intrinsic(f"{_TF32_SHAPE}.mma.{_layouts(e)}.tf32", _struct("float", _SUMS), types, values)
+        )
     return sums
 
 
@@ -323,7 +353,7 @@ def _dot(em: LlvmScope, e: Call) -> str:
         types, values = [*types, *more[0]], [*values, *more[1]]
     element = e.args[1].dtype.element
     suffix = "f32.f32" if element == "float16" else _WORDS[element]
-    return em.fn.pure(em.fn.intrinsic(f"{_SHAPE}.mma.row.row.{suffix}", _struct(types[-1], _SUMS), types, values))
+    return em.fn.pure(em.fn.intrinsic(f"{_SHAPE}.mma.{_layouts(e)}.{suffix}", _struct(types[-1], _SUMS), types, values))
 
 
 def _store(em: LlvmScope, e: Call) -> str:
@@ -336,7 +366,9 @@ def _store(em: LlvmScope, e: Call) -> str:
     return "0"
 
 
-WARP_TILE_CALLS = {"wmma_dot": _dot, "wmma_load_a": _load, "wmma_load_b": _load, "wmma_store": _store}
+WARP_TILE_CALLS = {
+    **dict.fromkeys([op.removeprefix("tir.") for op in WARP_LOADS], _load), "wmma_dot": _dot, "wmma_store": _store,
+}  # fmt: skip
 """Emitters by the operation's name."""
 
 
@@ -367,9 +399,9 @@ def swizzled_pointer(em: LlvmScope, buffer: Buffer, offset: Linear) -> str:
     return em.fn.pure(f"getelementptr i8, ptr {start}, i64 {em.fn.pure(f'xor i64 {inner}, {turned}')}")
 
 
-def _descriptor(em: LlvmScope, e: Call, leading: int, steps_within: bool) -> str:
+def _descriptor(em: LlvmScope, e: Call, steps_within: bool, panel: int = 0) -> str:
     """Returns the descriptor of an operand that begins at the address of ``e``. ``steps_within``: the steps of the product lie
-    in the rows."""
+    in the rows. ``panel``: the elements from one panel of columns to the next."""
     if em.target.mcpu != _ARCHITECTURE:
         raise EmitError(f"{e.op.removeprefix('tir.')} needs -arch={_ARCHITECTURE}; the target has {em.target.mcpu}")
     first = e.args[0].args[0]  # type: ignore[attr-defined]
@@ -388,6 +420,7 @@ def _descriptor(em: LlvmScope, e: Call, leading: int, steps_within: bool) -> str
     low = em.fn.pure(f"ptrtoint ptr addrspace(3) {start} to i64")
     place = em.fn.pure(f"add i64 {low}, {sum_text(where.times(buffer.dtype.bytes), em.fn)}")
     field = em.fn.pure(f"lshr i64 {em.fn.pure(f'and i64 {place}, {0x3FFFF}')}, 4")
+    leading = panel * buffer.dtype.bytes >> 4 if panel else 1
     return em.fn.pure(f"or i64 {field}, {_SWIZZLE_128 | _NEXT_ROWS | leading << 16}")
 
 
@@ -397,13 +430,13 @@ def _constant(e: Expr, buffer: Buffer) -> int:
     return e.value
 
 
-def _left(em: LlvmScope, e: Call) -> str:
-    return _descriptor(em, e, 1, steps_within=True)
+def _steps_within(em: LlvmScope, e: Call) -> str:
+    return _descriptor(em, e, steps_within=True)
 
 
-def _right(em: LlvmScope, e: Call) -> str:
+def _steps_apart(em: LlvmScope, e: Call) -> str:
     buffer = e.args[0].args[0].buffer  # type: ignore[attr-defined]
-    return _descriptor(em, e, _constant(e.args[2], buffer) * buffer.dtype.bytes >> 4, steps_within=False)
+    return _descriptor(em, e, steps_within=False, panel=_constant(e.args[2], buffer) if len(e.args) > 2 else 0)
 
 
 def _sums(e: Expr) -> tuple[str, list[str]]:
@@ -432,10 +465,12 @@ def _group_dot(em: LlvmScope, e: Call) -> str:
     columns = group_columns(sums.dtype)
     count, word = columns // 2, _GROUP_WORDS[left.dtype.element]
     registers = ", ".join(f"${n}" for n in range(count))
+    # PTX calls operands transposed whose steps are rows of shared memory
+    apart = ", ".join(str(int((operand is right) != is_transposed(operand))) for operand in (left, right))
     shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{GROUP_STEPS}.f32.{word}.{word}"
     text = (
         "{ .reg .pred go; setp.eq.b32 go, 0, 0; "
-        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1, 0, 1; }}"
+        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1, {apart}; }}"
     )
     return _through(em, sums, text, f", i64 {em.value(left)}, i64 {em.value(right)}", ",l,l")
 
@@ -478,7 +513,8 @@ def _part(em: LlvmScope, thread: str, low: int, mask: int) -> str:
 
 
 GROUP_TILE_CALLS = {
-    "wgmma_left": _left, "wgmma_right": _right, "wgmma_fence": _fence, "wgmma_dot": _group_dot, "wgmma_commit": _commit,
+    "wgmma_left": _steps_within, "wgmma_left_t": _steps_apart, "wgmma_right": _steps_apart,
+    "wgmma_right_t": _steps_within, "wgmma_fence": _fence, "wgmma_dot": _group_dot, "wgmma_commit": _commit,
     "wgmma_wait": _wait, "wgmma_store": _group_store,
 }  # fmt: skip
 """Emitters by the operation's name. Operands are descriptors, 64-bit numbers; sums are what a thread has of them."""

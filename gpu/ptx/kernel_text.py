@@ -64,7 +64,7 @@ from __future__ import annotations
 
 from math import gcd
 
-from ...codegen.backend.emitter import CACHE_LINE, EmitterTables, constant_elements
+from ...codegen.backend.emitter import CACHE_LINE, EmitError, EmitterTables, constant_elements
 from ...codegen.llvm.emit import TABLES, LlvmEmitter, parameter_list
 from ...codegen.llvm.function_builder import FunctionBuilder, align_of, memory_type
 from ...codegen.llvm.llvm_scope import LlvmUnit
@@ -74,6 +74,7 @@ from ...codegen.machine.target import Target
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr
 from ...tir.expr.deep_recursion import with_room
+from ...tir.expr.intrinsics.matrix_operations import TRANSPOSED_LOADS
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import statements
 from ..launch.barriers import BARRIER
@@ -244,6 +245,10 @@ def _attribute(em: PtxEmitter, s: AttrStmt) -> None:
 
 
 def _store(em: PtxEmitter, s: BufferStore) -> None:
+    if isinstance(s.value, Call) and s.value.op in TRANSPOSED_LOADS:
+        raise EmitError(
+            f"{s.value.op.removeprefix('tir.')} stands in a product; registers of {s.buffer.name} don't say it"
+        )
     if not (em.copying and start_copy(em, s)):
         TABLES.statements[BufferStore](em, s)
 

@@ -24,6 +24,7 @@ from ...codegen.machine.target import (
 )
 from ...tir.expr import BinaryOp, BufferLoad, Call, Expr
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.intrinsics.matrix_operations import WARP_LOADS
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Buffer
 from ...tir.walk import pre_order
@@ -157,7 +158,7 @@ def _slots(e: Expr) -> float:
 
 def tile_operands(e: IRNode) -> list[Any]:
     """Returns the loads of operands in an expression of tiles."""
-    return [n for n in pre_order(e) if isinstance(n, Call) and n.op in ("tir.wmma_load_a", "tir.wmma_load_b")]
+    return [n for n in pre_order(e) if isinstance(n, Call) and n.op in WARP_LOADS]
 
 
 def offsets_of(shape: Sequence[int], indices: Sequence[Any], count: int) -> np.ndarray:

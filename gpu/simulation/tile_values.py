@@ -7,10 +7,19 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...codegen.lower.tile_accesses import tile_spans
+from ...codegen.lower.tile_accesses import tile_rows, tile_spans
 from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.expr import Broadcast, BufferLoad, Call, Expr
-from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, dot_of_group, dot_of_tiles, group_columns
+from ...tir.expr.intrinsics.matrix_operations import (
+    GROUP_LOADS,
+    GROUP_ROWS,
+    GROUP_STEPS,
+    TRANSPOSED_LOADS,
+    WARP_LOADS,
+    dot_of_group,
+    dot_of_tiles,
+    group_columns,
+)
 from ...tir.stmt import Buffer
 from ..launch.launch_form import GpuError, threads_of_scope, threads_of_tile
 from .kernel_counts import KernelCounts
@@ -65,12 +74,14 @@ def _dot(e: Call, sim: Any, mask: Mask) -> Any:
 
 
 def _load(e: Call, sim: Any, mask: Mask) -> Any:
-    threads = WARP_GROUP if e.op.startswith("tir.wgmma") else WARP
+    threads = WARP_GROUP if e.op in GROUP_LOADS else WARP
     memory, indices, lanes = _in_memory(sim, e, mask, threads)
     found = memory.load(indices, True, lanes, sim.epoch).reshape(-1, e.dtype.lanes)
     if threads == WARP_GROUP:
         lead = [] if memory.lead == "global" else [lanes.block - lanes.first]
         sim.products.reads(memory, (*lead, *[np.broadcast_to(i, lanes.block.shape) for i in indices]))
+    if e.op in TRANSPOSED_LOADS:
+        found = found.reshape(len(found), tile_rows(e), -1).swapaxes(1, 2).reshape(found.shape)
     return found
 
 
@@ -98,9 +109,8 @@ def _own_sums(e: Call, sim: Any, mask: Mask) -> Any:
 
 
 _OPERATIONS = {
-    "tir.wmma_dot": _dot, "tir.wmma_load_a": _load, "tir.wmma_load_b": _load, "tir.wgmma_left": _load,
-    "tir.wgmma_right": _load, "tir.wgmma_fence": _group_fence, "tir.wgmma_dot": _group_dot,
-    "tir.wgmma_wait": _group_wait,
+    **dict.fromkeys((*WARP_LOADS, *GROUP_LOADS), _load), "tir.wmma_dot": _dot, "tir.wgmma_fence": _group_fence,
+    "tir.wgmma_dot": _group_dot, "tir.wgmma_wait": _group_wait,
 }  # fmt: skip
 
 
@@ -149,7 +159,7 @@ def _in_memory(sim: Any, e: Call, mask: Mask, threads: int) -> tuple[WatchedArra
 
 
 def _places(spans: Mapping[int, int], rank: int, panels: bool) -> list[np.ndarray]:
-    """Returns where the numbers of a tile lie along each dimension, row by row. ``panels``: a row goes through all of them."""
+    """Returns where the numbers of a tile lie along each dimension, one row of memory after the other. ``panels``: a row goes through all of them."""
     columns, rows, *over = list(spans.items())
     across = over[0][1] if panels else 1
     row, panel, column = np.indices((rows[1], across, columns[1])).reshape(3, -1)

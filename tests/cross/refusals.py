@@ -12,7 +12,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright import te
-from tilewright.tuner.rules.gpu_products import GroupTiles, group_product
+from tilewright.tuner.rules.gpu_matrix_units import GroupTiles, group_product
 
 WASM = "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128"
 ARMV7 = "llvm -mtriple=armv7-linux-gnueabihf -mattr=+neon"

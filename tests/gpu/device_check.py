@@ -4,7 +4,7 @@
     python -m tests.gpu.device_check --run kernels.pkl.xz       # with a device: a line for each that is wrong, and a summary
 
 The kernels are the rules' programs by several rows of each sketch, products on matrix units, the kernels of the table in
-docs/guides/gpu.md, and with ``--ops FILE`` those of te.ops' tests (``tests.cross``).
+docs/guides/gpu.md; with ``--ops FILE`` those of te.ops' tests (``tests.cross``) instead.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tilewright import te
 from tilewright.codegen import Target, compile
 from tilewright.codegen.backend.emitter import EmitError
 from tilewright.codegen.machine.target_text import TargetError
+from tilewright.gpu import GpuError
 from tilewright.gpu.ptx import CudaError
 from tilewright.tir.parser import parse
 from tilewright.tuner import Space, default_schedule
@@ -102,7 +103,7 @@ def of_ops(file: Path) -> Iterator[Prepared]:
         try:
             module = compile(default_schedule(parse(kernel.text), target).func, target)
             yield Prepared(f"te.ops: {kernel.test}", module, kernel.before, kernel.after, 2e-5)
-        except (TargetError, EmitError) as error:
+        except (TargetError, EmitError, GpuError) as error:
             print(f"{kernel.test}: refused: {error}".split("\n")[0])
 
 
@@ -213,7 +214,8 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=1)
     given = parser.parse_args()
     if given.prepare:
-        count = kept(chain(of_rules(), of_table(), of_ops(given.ops) if given.ops else ()), given.file)
+        made = of_ops(given.ops) if given.ops else chain(of_rules(), of_table())
+        count = kept(made, given.file)
         print(f"{count} kernels, {given.file.stat().st_size / 1e6:.1f} MB")
         return 0
     if given.run:

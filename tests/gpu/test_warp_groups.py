@@ -14,10 +14,14 @@ from tilewright.gpu.launch import LAUNCH_PASSES
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.simulation.simulator import simulate
 from tilewright.schedule import TensorIntrin
-from tilewright.tuner.rules.gpu_products import GroupTiles, group_product
+from tilewright.schedule.intrin import LAYOUTS
+from tilewright.tuner.rules.gpu_matrix_units import GroupTiles, MatrixForm, group_product
 
 
-@pytest.mark.parametrize("name", ["wgmma_64x64x64_f16", "wgmma_fill_64x64", "wgmma_store_64x128"])
+@pytest.mark.parametrize(
+    "name", ["wgmma_64x64x64_f16", "wgmma_fill_64x64", "wgmma_store_64x128", "wgmma_64x64x64_bf16_nt",
+             "wgmma_64x64x64_bf16_tn", "wgmma_64x128x64_f16_tt"],
+)  # fmt: skip
 def test_intrinsics(name):
     TensorIntrin.get(name).check(1)
 
@@ -222,3 +226,112 @@ def test_long_reductions_take_one_barrier_a_step():
     steps = text[text.index("$L__BB0_1:") : text.index("bra \t$L__BB0_1")]
     assert steps.count("bar.sync") == 1 and steps.count("cp.async.cg.shared.global") == 12
     assert "ld.global" not in steps
+
+
+def laid_out(layout, m, n, k, dtype="float16", groups=(1, 1), rows=1, columns=64, versions=1, in_flight=False):
+    """A product of operands that lie as ``layout`` says, 16 bytes of each copied at a time to where products read them."""
+    shapes = [(k, m) if layout[0] == "t" else (m, k), (n, k) if layout[1] == "t" else (k, n)]
+    a, b = te.placeholder(shapes[0], dtype, "A"), te.placeholder(shapes[1], dtype, "B")
+    r = te.reduce_axis((0, k), name="k")
+    left = (lambda i: a[r, i]) if layout[0] == "t" else (lambda i: a[i, r])
+    right = (lambda j: b[j, r]) if layout[1] == "t" else (lambda j: b[r, j])
+    c = te.compute((m, n), lambda i, j: te.sum(wide(left(i)) * wide(right(j)), axis=r), name="C")
+    s = tw.Schedule(te.create_prim_func([a, b, c]))
+    sizes = GroupTiles(dtype, groups, rows, columns, versions, in_flight)
+    group_product(s, "C", sizes, form=MatrixForm(layout=layout))
+    return s
+
+
+def operands(layout, m, n, k, dtype):
+    """Operands as they are stored, and their product."""
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (k, n))
+    own = [np.ascontiguousarray(x.T if t == "t" else x) for x, t in zip((a, b), layout, strict=True)]
+    return *[stored(x, dtype) for x in own], a @ b
+
+
+LAID = [
+    ("float16", (64, 64, 64), {}),
+    ("float16", (128, 64, 128), {"rows": 2}),
+    ("bfloat16", (128, 128, 128), {"groups": (2, 1), "columns": 128, "versions": 2}),
+    ("bfloat16", (64, 384, 256), {"groups": (1, 2), "columns": 192, "versions": 3, "in_flight": True}),
+    ("float16", (128, 256, 256), {"groups": (2, 1), "columns": 256, "versions": 3, "in_flight": True}),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), LAID)
+def test_layouts_on_the_simulated_gpu(layout, dtype, shape, sizes):
+    *given, product = operands(layout, *shape, dtype)
+    out = np.full(shape[:2], np.nan, "float32")
+    tw.build(laid_out(layout, *shape, dtype, **sizes), "gpu-sim")(*given, out)
+    assert (out == product).all()
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("dtype", "shape", "sizes"), LAID)
+def test_assembler_takes_layouts(layout, dtype, shape, sizes):
+    """PTX says of each operand whether its steps are rows of shared memory; every copy is one of 16 bytes."""
+    (text,) = tw.build(laid_out(layout, *shape, dtype, **sizes), "cuda -arch=sm_90a").ptx.values()
+    said = f"{int(layout[0] == 't')}, {int(layout[1] == 'n')};"
+    products = [line for line in text.split("\n") if "wgmma.mma_async" in line]
+    assert products and all(f", go, 1, 1, {said}" in line for line in products)
+    if sizes.get("versions", 1) > 1:
+        assert "cp.async.cg.shared.global" in text and "ld.global" not in text
+    (report,), _ = run_ptxas(text, "sm_90a")
+    assert report.spill_bytes == report.stack_bytes == 0 and report.warnings == ()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_awkward_numbers(layout):
+    """Products of infinities, NaN, zeros with a sign and the ends of the type, wherever operands lie."""
+    rng = np.random.default_rng(0)
+    a, b = rng.choice([0.0, -0.0, 1.0, -3.0, 65504.0, -65504.0, 2.0**-24, np.inf, -np.inf, np.nan], (2, 64, 64),
+                      p=[0.2, 0.2, 0.2, 0.2, 0.05, 0.05, 0.094, 0.002, 0.002, 0.002]).astype("float16")  # fmt: skip
+    own = [np.ascontiguousarray(x.T if t == "t" else x) for x, t in zip((a, b), layout, strict=True)]
+    out = np.empty((64, 64), "float32")
+    tw.build(laid_out(layout, 64, 64, 64), "gpu-sim")(*own, out)
+    a, b = a.astype("float64"), b.astype("float64")
+    with np.errstate(invalid="ignore"):
+        expected, size = a @ b, abs(a) @ abs(b)
+    finite = np.isfinite(expected)
+    assert np.isnan(expected).any() and np.isinf(expected).any() and finite.any()
+    np.testing.assert_array_equal(out[~finite], expected[~finite])
+    assert (abs(out[finite] - expected[finite]) <= 1e-6 * size[finite]).all()
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
+@pytest.mark.parametrize(("edit", "words"), [
+    (lambda text: without("T.wgmma_fence(", text), "which changed since the last T.wgmma_fence"),
+    (lambda text: re.sub(r"(T\.wgmma_wait\(.*), 0\)", r"\1, 2)", text), "which a product still"),
+], ids=["no fence", "operands change before the wait"])  # fmt: skip
+def test_what_the_simulated_gpu_finds_in_each_layout(layout, edit, words):
+    text = laid_out(layout, 64, 64, 128).func.script()
+    arrays = [np.ones((128, 64) if layout[0] == "t" else (64, 128), "float16"),
+              np.ones((64, 128) if layout[1] == "t" else (128, 64), "float16"), np.empty((64, 64), "float32")]  # fmt: skip
+    tw.build(tw.tir.parse(text), "gpu-sim")(*arrays)
+    assert (arrays[2] == 128).all()
+    with pytest.raises(GpuError, match=words):
+        tw.build(tw.tir.parse(edit(text)), "gpu-sim")(*arrays)
+
+
+@pytest.mark.parametrize("layout", ["nt", "tn", "tt"])
+def test_a_missing_barrier_is_a_race_in_each_layout(layout):
+    lowered = tw.build(laid_out(layout, 64, 64, 128), "gpu-sim").get_source("lowered")
+    func = tw.tir.parse(without("tvm_storage_sync", lowered))
+    shapes = [(128, 64) if layout[0] == "t" else (64, 128), (64, 128) if layout[1] == "t" else (128, 64)]
+    arrays = [*[np.ones(shape, "float16") for shape in shapes], np.ones((64, 64), "float32")]
+    with pytest.raises(RaceError, match="A_shared.* without a barrier in between"):
+        simulate(func, dict(zip(func.buffers, arrays, strict=True)), {})
+
+
+def test_which_rows_descriptors_name():
+    """Steps that lie within rows go on by 32 bytes inside of them, steps that are rows by 16 rows; panels of columns are named
+    where the steps are rows and there are several."""
+    for layout, panels in (("nt", {1}), ("tn", {1, 512}), ("tt", {1}), ("nn", {1, 512})):
+        ir = tw.build(laid_out(layout, 64, 128, 64, columns=128), "cuda -arch=sm_90a").get_source("ir")
+        high = [int(n) for n in re.findall(r"or i64 %\w+, (\d{15,})", ir)]
+        assert {n >> 16 & 0x3FFF for n in high} == panels
+        assert {n >> 32 & 0x3FFF for n in high} == {64} and {n >> 62 for n in high} == {1}
+        assert len(high) == 8

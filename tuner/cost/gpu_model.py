@@ -15,8 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...codegen.machine.target import BLOCK_SHARED, FETCH_CYCLES, SECTOR, WARP, Target
-from ...tir.expr import Add, BufferLoad, Call, Cast, Mul, Var
-from ...tir.stmt import BufferStore
+from ...tir.expr import Var
 from ..program import BlockInfo, ProgramInfo, Use, pads
 from .cost_features import Costs
 from .machine_model import CostColumns, Features, MachineModel, overlapped, register_model
@@ -97,30 +96,6 @@ def epilogue_of(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo
 def is_padding(block: BlockInfo) -> bool:
     """Returns whether a block pads: each thread that needs an element can compute it."""
     return pads(block) and not block.is_reduction and block.writes_in_order
-
-
-def multiplied(block: BlockInfo, sums: str) -> tuple[Use, Use] | None:
-    """Returns the operands of ``C[i, j] += A[i, k] * B[k, j]``, or None for other blocks. Each is converted to the type
-    of the sums."""
-    body = block.block.body
-    added = body.value if isinstance(body, BufferStore) else None
-    product = added.b if isinstance(added, Add) and isinstance(added.a, BufferLoad) else None
-    if not isinstance(product, Mul) or len(block.spatial) != 2 or len(block.reduce) != 1 or not block.writes_in_order:
-        return None
-    loads = [_converted(x, sums) for x in (product.a, product.b)]
-    uses = [use for load in loads if load is not None for use in block.loads if use.buffer is load.buffer]
-    if len(uses) != 2 or uses[0].buffer is uses[1].buffer:
-        return None
-    (i, j), (k,) = block.spatial, block.reduce
-    return (uses[0], uses[1]) if uses[0].is_at((i, k), block.extents) and uses[1].is_at((k, j), block.extents) else None
-
-
-def _converted(e: object, sums: str) -> BufferLoad | None:
-    if isinstance(e, Cast) and e.dtype == sums and isinstance(e.value, BufferLoad):
-        return e.value
-    if isinstance(e, Call) and e.op == "tir.round_tf32" and isinstance(e.args[0], BufferLoad):
-        return e.args[0]
-    return None
 
 
 def sectors_used(use: Use, fast: Var | None, lanes: np.ndarray | float = 1.0) -> np.ndarray:

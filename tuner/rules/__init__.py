@@ -4,7 +4,7 @@
 dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``cached_attention``: attention over a cache of keys and values. ``winograd``: convolutions
 by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
-scans, and triangles of loops. For GPUs: ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
+scans, and triangles of loops. For GPUs: ``gpu_matrix_units``, ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
 computed where they are used. ``schedule_rule``: the base class of rules, how to register one of your own, and schedule functions with
 ``sample_*`` calls as a rule.
 """
@@ -12,7 +12,8 @@ computed where they are used. ``schedule_rule``: the base class of rules, how to
 from .cached_attention import CachedAttentionRule
 from .dot_products import DotRule, TileRule
 from .fused_stages import FusedStagesRule
-from .gpu_products import GpuMatrixUnitRule, GpuTilingRule
+from .gpu_matrix_units import GpuMatrixUnitRule
+from .gpu_products import GpuTilingRule
 from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
 from .in_order import GpuOrderRule, InOrderRule
 from .multi_level_tiling import MultiLevelTilingRule

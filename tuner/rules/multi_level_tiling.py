@@ -14,7 +14,7 @@ Each result is summed in the order of k, as in the program.
 
 The rule is asked for processors, after the rules of special instructions (``dot_products``, ``nbits_products``,
 ``cached_attention``, which have a smaller priority), about the blocks that these leave. ``fused_stages`` offers variants in which
-products are computed together with other stages, and GPUs have ``gpu_products``. What :meth:`MultiLevelTilingRule.match`
+products are computed together with other stages, and GPUs have ``gpu_products`` and ``gpu_matrix_units``. What :meth:`MultiLevelTilingRule.match`
 refuses goes to later rules, such as those of ``sweeps``. ``tuner/space/search_space.py: _group`` asks them.
 
 How a schedule is found, from the end of this file to its beginning:

@@ -19,6 +19,8 @@ Row r of a tile in memory begins r * stride elements behind the element that is 
 ==========================================  ===========================================================================
 ``wmma_load_a(dtype, address, stride)``     16 rows of 16 numbers from memory, ``stride`` elements from row to row
 ``wmma_load_b(dtype, address, stride)``     the same for the right operand
+``wmma_load_a_t``, ``wmma_load_b_t``         the same of operands that memory holds transposed: its rows are the tile's
+                                            columns
 ``wmma_store(address, stride, value)``      16 rows of 16 numbers to memory
 ``wmma_dot(c, a, b)``                       ``c[i, j] + sum(a[i, k] * b[k, j])``: float16, bfloat16 into float32, int8,
                                             and float32, of which the products take the values of ``round_tf32``
@@ -32,6 +34,8 @@ it by itself; all of them run the operation at once.
 ``wgmma_left(dtype, address, stride)``                  64 rows of 16 numbers in shared memory, the left operand
 ``wgmma_right(dtype, address, stride, panel)``          16 rows of n numbers there: panels of 64 columns, ``panel`` elements
                                                         apart
+``wgmma_left_t(dtype, address, stride)``                the left operand from 16 rows of 64 numbers: one for each step
+``wgmma_right_t(dtype, address, stride)``               the right operand from n rows of 16 numbers: one for each column of sums
 ``wgmma_fence(c)``                                      ``c``, before the first product after other uses of its registers
 ``wgmma_dot(c, a, b)``                                  ``c[i, j] + sum(a[i, k] * b[k, j])``, begun and not yet awaited
 ``wgmma_commit()``                                      closes a group of products that were begun
@@ -86,6 +90,12 @@ def load_tile(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
         return bfloat16_from_bits(values) if half else values
 
     return run
+
+
+def load_transposed(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+    """Return the meaning of loads of tiles whose columns are the rows in memory."""
+    load = load_tile(dtype, types)
+    return lambda there, stride: load(there, stride).reshape(TILE_ROWS, -1).swapaxes(0, 1).reshape(-1)
 
 
 def store_tile(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
@@ -265,6 +275,14 @@ wmma_load_b = Operation(
     "wmma_load_b", ("address", "stride"), "a tile of the right operand from memory, row r from r * stride elements on",
     _warp_loaded, evaluate=load_tile, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
+wmma_load_a_t = Operation(
+    "wmma_load_a_t", ("address", "stride"), "a tile of the left operand, column k from k * stride elements on",
+    _warp_loaded, evaluate=load_transposed, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
+wmma_load_b_t = Operation(
+    "wmma_load_b_t", ("address", "stride"), "a tile of the right operand, column j from j * stride elements on",
+    _warp_loaded, evaluate=load_transposed, effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
 wmma_store = Operation(
     "wmma_store", ("address", "stride", "value"), "write a tile to memory in the layout that it is loaded from",
     _warp_stored, evaluate=store_tile, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
@@ -326,19 +344,24 @@ def _group_dotted(args: Sequence[Expr], dtype: str | None) -> str:
     return out
 
 
-def _load(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
-    half, lanes = dtype.kind == "bfloat", dtype.lanes
+def _group_load(rows: int | None, transposed: bool = False) -> Evaluator:
+    """Return the meaning of loads of so many rows of memory; None: as many as 16 steps each fill.
 
-    def run(there: np.ndarray, stride: int, panel: int | None = None) -> Any:
-        if panel is None:
-            places = np.arange(GROUP_ROWS)[:, None] * stride + np.arange(GROUP_STEPS)
-        else:
-            column = np.arange(lanes // GROUP_STEPS)
-            places = np.arange(GROUP_STEPS)[:, None] * stride + column // PANEL * panel + column % PANEL
-        values = there[_inside(places, there.size)]
-        return bfloat16_from_bits(values) if half else values
+    ``transposed``: these rows are the columns of the operand.
+    """
 
-    return run
+    def meaning(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+        half, lines = dtype.kind == "bfloat", rows or dtype.lanes // GROUP_STEPS
+        row, column = np.arange(lines)[:, None], np.arange(dtype.lanes // lines)
+
+        def run(there: np.ndarray, stride: int, panel: int = 0) -> Any:
+            places = row * stride + column // PANEL * panel + column % PANEL
+            values = there[_inside(places.T if transposed else places, there.size)]
+            return bfloat16_from_bits(values) if half else values
+
+        return run
+
+    return meaning
 
 
 def _store(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
@@ -371,14 +394,26 @@ def dot_of_group(c: Any, a: Any, b: Any) -> Any:
 
 wgmma_left = Operation(
     "wgmma_left", ("address", "stride"), "64 rows of 16 numbers of shared memory, row r from r * stride elements on",
-    _group_loaded(1, (GROUP_ROWS * GROUP_STEPS,)), evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER,
-    spelling=Spelling.TYPED,
+    _group_loaded(1, (GROUP_ROWS * GROUP_STEPS,)), evaluate=_group_load(GROUP_ROWS), effect=Effect.READS,
+    lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
+wgmma_left_t = Operation(
+    "wgmma_left_t", ("address", "stride"),
+    "64 rows of 16 numbers, of which shared memory holds the columns: column k from k * stride elements on",
+    _group_loaded(1, (GROUP_ROWS * GROUP_STEPS,)), evaluate=_group_load(GROUP_STEPS, transposed=True),
+    effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 wgmma_right = Operation(
     "wgmma_right", ("address", "stride", "panel"),
     "16 rows of shared memory, row r from r * stride elements on; columns 64 p and more from p * panel elements on",
-    _group_loaded(2, [GROUP_STEPS * n for n in WIDTHS]), evaluate=_load, effect=Effect.READS, lanes=Lanes.NEVER,
-    spelling=Spelling.TYPED,
+    _group_loaded(2, [GROUP_STEPS * n for n in WIDTHS]), evaluate=_group_load(GROUP_STEPS), effect=Effect.READS,
+    lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
+wgmma_right_t = Operation(
+    "wgmma_right_t", ("address", "stride"),
+    "16 rows, of which shared memory holds the columns: column j from j * stride elements on",
+    _group_loaded(1, [GROUP_STEPS * n for n in WIDTHS]), evaluate=_group_load(None, transposed=True),
+    effect=Effect.READS, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 wgmma_fence = Operation(
     "wgmma_fence", ("c",), "sums, whose registers products may use from here on", lambda args, dtype: _sums(args[0].dtype),
@@ -403,3 +438,11 @@ wgmma_store = Operation(
     "wgmma_store", ("address", "stride", "value"), "write sums to memory, row r from r * stride elements on",
     _group_stored, evaluate=_store, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
 )  # fmt: skip
+
+
+WARP_LOADS = tuple(row.op for row in (wmma_load_a, wmma_load_b, wmma_load_a_t, wmma_load_b_t))
+"""The operations that load an operand of a warp."""
+GROUP_LOADS = tuple(row.op for row in (wgmma_left, wgmma_right, wgmma_left_t, wgmma_right_t))
+"""The operations that name an operand of a warp group."""
+TRANSPOSED_LOADS = tuple(row.op for row in (wmma_load_a_t, wmma_load_b_t, wgmma_left_t, wgmma_right_t))
+"""Those of them whose rows in memory are the columns of the operand."""

@@ -1,0 +1,104 @@
+"""Products of any number of axes on the matrix units of GPUs: which are taken, equal to NumPy on the simulated GPU."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.codegen import Target, compile
+from tilewright.tuner import Space
+from tilewright.tuner.cost.matrix_product import matrix_product
+from tilewright.tuner.program import ProgramInfo
+
+FORMS = {
+    "plain": ("ik,kj->ij", {"i": 64, "j": 64, "k": 32}),
+    "a batch": ("bik,bkj->bij", {"b": 3, "i": 64, "j": 64, "k": 32}),
+    "one matrix for a batch": ("bik,kj->bij", {"b": 2, "i": 32, "j": 64, "k": 64}),
+    "two axes of steps": ("ikl,klj->ij", {"i": 64, "j": 64, "k": 2, "l": 32}),
+    "heads between the axes": ("ibk,bkj->bij", {"b": 3, "i": 64, "j": 64, "k": 32}),
+    "two axes of columns": ("ik,kxj->ixj", {"i": 64, "x": 2, "j": 32, "k": 64}),
+    "a layer's weights": ("ik,jk->ij", {"i": 64, "j": 64, "k": 32}),
+    "a layer's gradient": ("ki,kj->ij", {"i": 64, "j": 64, "k": 32}),
+    "scores of heads": ("xihk,xjhk->xhij", {"x": 2, "h": 3, "i": 64, "j": 64, "k": 32}),
+}
+
+
+def product(form, extents, dtype="float16", cast="float32", swapped=False):
+    """Returns the te tensors of a product that einsum's words describe, with a cast of the result."""
+    inputs, result = form.split("->")
+    first, second = inputs.split(",")
+    a, b = [te.placeholder([extents[x] for x in word], dtype, name) for word, name in ((first, "A"), (second, "B"))]
+    steps = {x: te.reduce_axis((0, extents[x]), name=x) for x in sorted(set(first + second) - set(result))}
+
+    def sums(*index):
+        at = {**dict(zip(result, index, strict=True)), **steps}
+        x, y = [t[tuple(at[n] for n in w)].astype("float32") for t, w in ((a, first), (b, second))]
+        return te.sum(y * x if swapped else x * y, axis=list(steps.values()))
+
+    c = te.compute([extents[x] for x in result], sums, name="C")
+    return [a, b, c if cast == "float32" else te.compute(c.shape, lambda *i: c[i].astype(cast), name="D")]
+
+
+def values(tensors):
+    rng = np.random.default_rng(0)
+    return [rng.integers(-4, 5, [int(e) for e in t.shape]).astype("float16") for t in tensors[:2]]
+
+
+@pytest.mark.parametrize("cast", ["float32", "float16"])
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(name, cast):
+    form, extents = FORMS[name]
+    tensors = product(form, extents, cast=cast)
+    assert "wmma.mma.sync" in tw.build(tensors, "cuda -arch=sm_80").get_source()
+    a, b = values(tensors)
+    got = tw.build(tensors, "gpu-sim")(a, b)
+    assert got.dtype == cast and (got == np.einsum(form, a.astype("float32"), b.astype("float32"))).all()
+
+
+def test_operands_in_the_other_order():
+    tensors = product(*FORMS["plain"], swapped=True)
+    a, b = values(tensors)
+    assert (tw.build(tensors, "gpu-sim")(a, b) == a.astype("float32") @ b.astype("float32")).all()
+
+
+@pytest.mark.parametrize(("decisions", "groups"), [
+    ({"block_rows": 4, "in_flight": 1, "versions": 3}, 2), ({"block_rows": 1, "in_flight": 0, "versions": 2}, 1),
+])  # fmt: skip
+def test_a_batch_on_warp_groups(decisions, groups):
+    """Rows of blocks beside each other, products in flight, and a batch are right together."""
+    tensors = product("bik,bkj->bij", {"b": 2, "i": 512, "j": 64, "k": 192}, cast="float16")
+    func, target = te.create_prim_func(tensors), Target("gpu-sim -arch=sm_90a")
+    where = {f"groups_C.{name}": value for name, value in {**decisions, "row_groups": groups}.items()}
+    space = Space(func, target, where=where)
+    sketch = next(s for s in space.sketches if s.name.startswith("groups"))
+    module = compile(space.schedule(sketch, sketch.best_rows(1)[0]).func, target)
+    a, b = values(tensors)
+    got = np.empty((2, 512, 64), "float16")
+    module(a, b, got)
+    assert (got == np.einsum("bik,bkj->bij", a.astype("float32"), b.astype("float32"))).all()
+
+
+def roles(form, extents):
+    func = te.create_prim_func(product(form, extents))
+    found = [matrix_product(block) for block in ProgramInfo(func).blocks if block.is_reduction]
+    return found[0]
+
+
+@pytest.mark.parametrize(("form", "layout", "sizes"), [
+    ("ik,kj->ij", "nn", (1, 4, 8, 16)), ("ik,jk->ij", "nt", (1, 4, 8, 16)), ("ki,kj->ij", "tn", (1, 4, 8, 16)),
+    ("ki,jk->ij", "tt", (1, 4, 8, 16)), ("bik,bjk->bij", "nt", (2, 4, 8, 16)), ("ibk,jbk->bij", "nt", (2, 4, 8, 16)),
+    ("bik,jk->bij", "nt", (1, 8, 8, 16)),
+])  # fmt: skip
+def test_roles(form, layout, sizes):
+    found = roles(form, {"b": 2, "i": 4, "j": 8, "k": 16})
+    assert (found.layout, found.sizes) == (layout, sizes)
+
+
+def test_a_result_with_its_rows_innermost():
+    """It is the product of the operands in the other order."""
+    found = roles("ik,kj->ji", {"i": 4, "j": 8, "k": 16})
+    assert (found.layout, found.sizes) == ("tt", (1, 8, 4, 16))
+
+
+def test_sums_without_columns():
+    assert roles("ik,ik->i", {"i": 4, "k": 16}) is None
