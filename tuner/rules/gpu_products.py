@@ -363,7 +363,9 @@ class ThreadTilesPart(Part):
             else np.minimum(columns["row_elements"], 4)
         )
         read = own_rows / along + own_columns / np.minimum(columns["column_elements"], 4)
-        instructions = each * (sums * max(1.0, block.operations / 2) + read) + indexed + 8.0
+        # without copies ahead a step has two barriers, and waits that other blocks do not fill whole
+        idle = np.where(columns["versions"] == 1, 1.1, 1.0)
+        instructions = idle * (each * (sums * max(1.0, block.operations / 2) + read) + indexed + 8.0)
         conflicts = self._conflicts(columns)
         turns = own_rows / along * conflicts + own_columns / np.minimum(columns["column_elements"], 4) * np.maximum(
             1.0, np.minimum(columns["column_threads"], WARP) * columns["column_elements"] / WARP
