@@ -103,6 +103,8 @@ class LlvmScope(Emitter[str]):
         """Pointers to scratch memory, aligned to a cache line."""
         self.places: dict[E.Var, InsertionPoint] = {}
         """The heads of the loops around, by their variables."""
+        self.multiples: dict[str, int] = {}
+        """What numbers remainders are multiples of, where that is more than 1."""
         self._versions: dict[E.Var, int] = {}
         self._clock = 0
 
@@ -267,8 +269,18 @@ class LlvmScope(Emitter[str]):
         places = [self.places.get(n) for n in parts if isinstance(n, E.Var)]
         place = max((p for p in places if p is not None), key=lambda p: p.line, default=None)
         if place is None or None in places or not all(map(_never_faults, parts)):
-            return self._divided(e)
-        return self.fn.hoisted(place, lambda: self._divided(e))
+            text = self._divided(e)
+        else:
+            text = self.fn.hoisted(place, lambda: self._divided(e))
+        if isinstance(e, E.FloorMod) and isinstance(e.b, E.IntImm) and text.startswith("%"):
+            step = math.gcd(e.b.value, self.step_of(self.linear(e.a)))
+            if step > 1:
+                self.multiples[text] = step
+        return text
+
+    def step_of(self, offset: Linear) -> int:
+        """Return a number of which a sum is a multiple; 0 where it is 0."""
+        return math.gcd(offset.const, *[factor * self.multiples.get(text, 1) for text, factor in offset.terms.items()])
 
     def _divided(self, e: E.BinaryOp) -> str:
         a, quotient, bits = self.index(e.a), isinstance(e, E.FloorDiv), power_of_two(e.b)
@@ -327,5 +339,5 @@ class LlvmScope(Emitter[str]):
         sure = align_of(dtype)
         if dtype.lanes == 1 or self.bases.get(buffer.data) not in self.own_memory:
             return sure
-        step = math.gcd(offset.const, *offset.terms.values()) * dtype.element.bytes
+        step = self.step_of(offset) * dtype.element.bytes
         return max(sure, math.gcd(step, CACHE_LINE))

@@ -111,7 +111,7 @@ def _quotient(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Exp
     simplify = analyzer.simplify
     inside = simplify(a.base % b)
     reach = (a.lanes - 1) * a.stride.value
-    if analyzer.can_prove(inside + reach < b):
+    if _stays_within(a, b.value, analyzer) or analyzer.can_prove(inside + reach < b):
         return simplify(a.base // b) if kind is FloorDiv else Ramp(inside, a.stride, a.lanes)
     if a.stride.value % b.value:
         return None
@@ -120,12 +120,36 @@ def _quotient(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Exp
     return Ramp(simplify(a.base // b), const(a.stride.value // b.value, a.base.dtype), a.lanes)
 
 
+def _stays_within(a: Ramp, step: int, analyzer: Analyzer) -> bool:
+    """Returns whether all lanes lie between two neighbouring multiples of ``step``. They do where they lie between multiples of a power
+    of two that divides it."""
+    assert isinstance(a.stride, IntImm)
+    reach = (a.lanes - 1) * a.stride.value
+    power = 1 << max(0, reach).bit_length()
+    if reach < 0 or step % power:
+        return False
+    first = analyzer.simplify(a.base % const(power, a.base.dtype))
+    return isinstance(first, IntImm) and first.value + reach < power
+
+
+def _limit(kind: type[BinaryOp], a: Expr, b: Expr, analyzer: Analyzer) -> Expr | None:
+    """Returns a comparison of a ramp with a constant that holds in all lanes or in none; None for others."""
+    if not (isinstance(a, Ramp) and isinstance(a.stride, IntImm) and isinstance(b, IntImm)):
+        return None
+    end = b.value + (kind in (GT, LE))  # the first number on the other side
+    return kind(a.base, b) if end and _stays_within(a, end, analyzer) else None
+
+
 _RAMP_RULES: dict[type, Callable[[type[BinaryOp], Expr, Expr, Analyzer], Expr | None]] = {
     Add: _sum,
     Sub: _sum,
     Mul: _product,
     FloorDiv: _quotient,
     FloorMod: _quotient,
+    LT: _limit,
+    LE: _limit,
+    GT: _limit,
+    GE: _limit,
 }
 
 

@@ -1,4 +1,4 @@
-"""Gives shared buffers that are used one after the other one place, as the sums and the operands of a product."""
+"""Gives shared buffers of different times one place, as the sums and the operands of a product."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ...tir.expr import BufferLoad, Call, Expr, IntImm, Var, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Var, const
 from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
@@ -282,13 +282,32 @@ done."""
 def started(s: Stmt, written: Set[Var]) -> Stmt:
     """Returns ``s``, whose copies are only started. ``written``: memory that the kernel writes.
 
-    GpuError when ``s`` does anything else than copying elements of global memory, which no one writes, to shared memory.
+    GpuError when ``s`` does anything else than copying elements of global memory, which no one writes, to shared memory. Padded copies
+    are such, too: they hold a constant where a condition is false.
     """
     for access in loads_and_stores(s):
-        if isinstance(access, BufferStore) and not copies(access, written):
+        if not isinstance(access, BufferStore):
+            continue
+        _, value, _ = padded_copy(access.value)
+        if not copies(access.with_(value=value), written):
             raise GpuError(f"{access.buffer.name} cannot be filled by asynchronous copies, which move elements of global "
                            "memory to shared memory as they are")  # fmt: skip
     return AttrStmt(None, ASYNC_SCOPE, const(1, "int32"), s)
+
+
+def padded_copy(value: Expr) -> tuple[list[Expr], Expr, list[Expr]]:
+    """Returns the conditions of a padded copy, what it copies where they hold, and its constants elsewhere."""
+    conditions: list[Expr] = []
+    constants: list[Expr] = []
+    while isinstance(value, Call) and value.op == "tir.if_then_else":
+        condition, inside, outside = value.args
+        lane = outside.value if isinstance(outside, Broadcast) else outside
+        if not isinstance(lane, (IntImm, FloatImm)):
+            break
+        conditions.append(condition)
+        constants.append(lane)
+        value = inside
+    return conditions, value, constants
 
 
 def commit() -> Stmt:

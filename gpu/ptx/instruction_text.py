@@ -5,6 +5,7 @@ Copies are of words and of rows. Tiles are held together by the threads of a war
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from ...codegen.llvm.emit import TABLES
 from ...codegen.llvm.function_builder import llvm_type, memory_type, sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, IntImm
+from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, FloatImm, IntImm, all_
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
     TRANSPOSED_LOADS,
@@ -25,16 +26,19 @@ from ...tir.stmt import Buffer, BufferStore
 from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import COPY, EXPECT, INIT, PIECE
 from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_tile
-from ..launch.software_pipeline import COMMIT_COPIES, WAIT_FOR_COPIES
+from ..launch.software_pipeline import COMMIT_COPIES, WAIT_FOR_COPIES, padded_copy
 
 _BYTES = (4, 8, 16)
 """What one instruction copies."""
 
 
 def start_copy(em: LlvmScope, s: BufferStore) -> bool:
-    """Emit the start of a copy, where one instruction does it; return whether it does."""
-    value = s.value
+    """Emit the start of a copy, where one instruction does it; return whether it does. Where a padded copy has zeros, it
+    reads no byte."""
+    conditions, value, constants = padded_copy(s.value)
     if s.predicate is not None or not isinstance(value, BufferLoad) or value.predicate is not None:
+        return False
+    if not all(map(_is_plain_zero, constants)) or any(c.dtype.lanes > 1 for c in conditions):
         return False
     lanes = max([i.dtype.lanes for i in s.indices], default=1)
     dtype = s.buffer.dtype.with_lanes(lanes)
@@ -49,9 +53,18 @@ def start_copy(em: LlvmScope, s: BufferStore) -> bool:
     spaces = ["ptr addrspace(3)", "ptr addrspace(1)"]
     pointers = [em.fn.pure(f"addrspacecast ptr {p} to {space}") for p, space in zip(places, spaces, strict=True)]
     name = f"llvm.nvvm.cp.async.{kind}.shared.global.{dtype.bytes}"
+    if conditions:
+        inside = em.value(all_(*conditions))
+        name, spaces = f"{name}.s", [*spaces, "i32"]
+        pointers.append(em.fn.pure(f"select i1 {inside}, i32 {dtype.bytes}, i32 0"))
     em.fn.do(em.fn.intrinsic(name, "void", spaces, pointers))
     em.touch(s.buffer.data)
     return True
+
+
+def _is_plain_zero(e: Expr) -> bool:
+    """Returns whether all bits of a constant are 0."""
+    return isinstance(e, (IntImm, FloatImm)) and e.value == 0 and math.copysign(1.0, e.value) > 0
 
 
 def _copied_place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtype: DType) -> str | None:

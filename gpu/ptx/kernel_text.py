@@ -216,7 +216,7 @@ class PtxEmitter(LlvmEmitter):
         """Return a guaranteed alignment in bytes; arrays of parameters begin at multiples of 32. LLVM joins neighbouring
         accesses of single elements where their alignment is known."""
         known = CACHE_LINE if self.bases.get(buffer.data) in self.own_memory else PARAMETER_ALIGNMENT
-        step = gcd(offset.const, *offset.terms.values()) * dtype.element.bytes
+        step = self.step_of(offset) * dtype.element.bytes
         if buffer.scope == SWIZZLED:
             return min(gcd(step, _PIECE), _PIECE)
         return max(align_of(dtype), gcd(step, known))

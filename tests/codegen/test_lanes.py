@@ -14,15 +14,31 @@ from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.c import emit_c
 from tilewright.codegen.llvm.emit import emit
-from tilewright.codegen.lower.lanes import all_lanes, any_lane
+from tilewright.codegen.lower.lanes import all_lanes, any_lane, ramp_arithmetic
 from tilewright.schedule import Schedule
 from tilewright.tir import decl_buffer
 from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.arith import Analyzer
-from tilewright.tir.expr import EQ, GE, GT, LE, LT, NE, And, Broadcast, BufferLoad, IntImm, Not, Ramp
+from tilewright.tir.expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Broadcast,
+    BufferLoad,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Not,
+    Ramp,
+    Var,
+)
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
-from tilewright.tir.walk import pre_order
+from tilewright.tir.walk import pre_order, substitute
 
 from ..fuzz.guarded_arrays import at_the_end
 
@@ -41,6 +57,38 @@ def agrees(func, *arrays, targets=(NATIVE, "llvm -mcpu=x86-64-v3 -num-cores=1"))
 
 
 # -- masks ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [FloorDiv, FloorMod, LT, LE, GT, GE])
+@pytest.mark.parametrize("factor", [2, 3, 4, 6, 8])
+def test_ramps_that_begin_at_multiples(kind, factor):
+    """``i * factor + first + lane``: what is decided for all lanes is what each of them has, for every ``i``, and lanes that no multiple
+    of the other number lies between are decided."""
+    meaning = {
+        FloorDiv: int.__floordiv__,
+        FloorMod: int.__mod__,
+        LT: int.__lt__,
+        LE: int.__le__,
+        GT: int.__gt__,
+        GE: int.__ge__,
+    }[kind]
+    i = Var("i", "int32")
+    for first in (0, 1, 4):
+        for other in (-8, 0, 1, 3, 4, 8, 11, 12, 56) if kind not in (FloorDiv, FloorMod) else (1, 3, 4, 8, 12, 14, 56):
+            for stride in (0, 1, 2):
+                base = i * factor + first
+                made = ramp_arithmetic(kind, Ramp(base, IntImm(stride), 4), IntImm(other), Analyzer())
+                end = other + (kind in (GT, LE))
+                if stride == 1 and factor % 4 == 0 and first % 4 == 0 and end and end % 4 == 0:
+                    assert made is not None
+                    assert isinstance(made, Ramp) == (kind is FloorMod)
+                if made is None:
+                    continue
+                for at in range(-20, 21):
+                    value = simplify(substitute(made.base if isinstance(made, Ramp) else made, {i: IntImm(at)}))
+                    step = simplify(made.stride).value if isinstance(made, Ramp) else 0
+                    lanes = [meaning(at * factor + first + stride * lane, other) for lane in range(4)]
+                    assert [int(value.value) + step * lane for lane in range(4)] == [int(x) for x in lanes]
 
 
 @pytest.mark.parametrize("sign", [LT, LE, GT, GE, EQ, NE])

@@ -289,3 +289,26 @@ def main(A: T.Buffer((2000,)), C: T.Buffer((2000,))):
         else:
             with pytest.raises(ScheduleError, match="share elements"):
                 sch.parallel(sch.get_loops("C")[number])
+
+
+@pytest.mark.parametrize("last, apart", [(9, True), (8, False)])
+def test_a_condition_leaves_the_digits_of_other_indices_whole(last, apart):
+    """``j`` ends inside a tile; the digits of ``i * 8 + k`` tell iterations apart all the same."""
+    sch = Schedule(
+        parse(f"""
+@T.prim_func
+def main(A: T.Buffer((144, 7)), C: T.Buffer((2, 8, 9, 7))):
+    for i, j, k, m in T.grid(18, 4, 8, 2):
+        with T.block("C"):
+            v = T.axis.spatial(144, i * 8 + k)
+            w = T.axis.spatial(7, j * 2 + m)
+            T.where(j * 2 + m < 7)
+            C[v // 72, v % 72 // 9, v % {last}, w] = A[v, w]
+""")
+    )
+    for number in (0, 1):
+        if apart or number == 1:
+            sch.parallel(sch.get_loops("C")[number])
+        else:
+            with pytest.raises(ScheduleError, match="share elements"):
+                sch.parallel(sch.get_loops("C")[number])

@@ -1,6 +1,7 @@
 """The rules of GPUs: what they take, candidates equal to NumPy on the simulated GPU, limits as constraints, the prior."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -129,6 +130,53 @@ def test_default_schedules_use_the_machine(name, words):
     assert "analytic model's best schedule" in module.origin
     text = module.get_source()
     assert [word for word in words if word not in text] == []
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12")
+@pytest.mark.parametrize(("window", "size", "stride", "words"), [
+    (3, 56, 1, ("cp.async.ca.shared.global", "st.global.v4")), (3, 14, 2, ("cp.async.ca.shared.global",)),
+    (1, 28, 1, ("cp.async.cg.shared.global", "st.global.v4")),
+])  # fmt: skip
+def test_convolutions_are_products_in_one_kernel(window, size, stride, words):
+    """Padding is a part of the copies to shared memory; tiles go on from row to row and from image to image, without spills; the
+    prior is near that of the matrix product of the same size, and far below a kernel per result."""
+    x, f = te.placeholder((32, 128, size, size), name="X"), te.placeholder((128, 128, window, window), name="W")
+    func = te.create_prim_func([x, f, te.ops.conv2d(x, f, stride, window // 2)])
+    target = Target("cuda -arch=sm_90")
+    space = Space(func, target, where={"versions": 3})
+    (sketch,) = space.sketches
+    assert sketch.name == "threads_conv2d_nchw"
+    module = tw.codegen.compile(space.schedule(sketch, sketch.best_rows(1)[0]).func, target)
+    (kernel,), (text,) = module.kernels["main"], module.ptx.values()
+    (report,), _ = run_ptxas(text, "sm_90")
+    assert report.spill_bytes == report.stack_bytes == 0 and [word for word in words if word not in text] == []
+    assert len(kernel.params) == 3  # no padded copy
+    alike = prior(large(128, 32 * (size // stride) ** 2, 128 * window**2))
+    assert alike <= prior(func) <= 1.5 * alike
+
+
+def test_zeros_of_padding_are_copied_without_reading():
+    """A copy whose condition fails reads no byte; a constant other than zero is stored."""
+    x, f = te.placeholder((61, 34), name="X"), te.placeholder((63, 64), name="F")
+    for outside in (0.0, 1.0):
+        padded = te.compute((61, 63), lambda i, j, at=outside: te.if_then_else(j < 34, x[i, j], at), name="padded")
+        k = te.reduce_axis((0, 63), name="k")
+        c = te.compute((61, 64), lambda i, j, p=padded, k=k: te.sum(p[i, k] * f[k, j], axis=k), name="C")
+        func = te.create_prim_func([x, f, c])
+        where = {"versions": 3, "step": 8}
+        made = {}
+        for target in (Target("cuda -arch=sm_90"), SIMULATED):
+            space = Space(func, target, where=where)
+            made[target] = tw.codegen.compile(
+                space.schedule(space.sketches[0], space.sketches[0].best_rows(1)[0]).func, target
+            )
+        cuda, simulated = made.values()
+        text = cuda.get_source()
+        assert re.search(r"cp\.async\.ca\.shared\.global \[[^]]*\], \[[^]]*\], 4, %r", text)
+        assert ("st.shared" in text) == (outside != 0)
+        a, b = np.random.default_rng(0).integers(-4, 5, (2, 64, 64)).astype("float32")
+        whole = np.concatenate([a[:61, :34], np.full((61, 29), outside, "float32")], 1)
+        np.testing.assert_array_equal(simulated(a[:61, :34].copy(), b[:63].copy()), whole @ b[:63])
 
 
 def prior(func, target="cuda -arch=sm_90", **where):

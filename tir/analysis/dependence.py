@@ -354,7 +354,8 @@ def _within_guards(
             continue
         x = Var("limited", v.dtype)
         analyzer.bind(x, (low, last))
-        out = [analyzer.simplify(substitute(e, {v: x - (number - v)})) for e in out]
+        # the others stay as they are: simplifying may tear their digits apart
+        out = [analyzer.simplify(substitute(e, {v: x - (number - v)})) if uses_var(e, v) else e for e in out]
     return out
 
 

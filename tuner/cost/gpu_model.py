@@ -8,7 +8,7 @@ It also says which axes of a block have which role on a GPU, and what accesses o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -23,12 +23,11 @@ from .machine_model import CostColumns, Features, MachineModel, overlapped, regi
 
 @dataclass(frozen=True, eq=False)
 class GpuProduct:
-    """A product with its axes of rows and columns, and the stages around it. One stage each may pad an operand, and one
+    """A product with the roles of its axes, and the stages around it. One stage each may pad an operand, and one
     takes the result."""
 
     block: BlockInfo
-    row: Var
-    column: Var
+    roles: ProductRoles
     padding: tuple[BlockInfo, ...] = ()
     epilogue: BlockInfo | None = None
 
@@ -38,31 +37,47 @@ class GpuProduct:
         return (*self.padding, self.block, *([self.epilogue] if self.epilogue is not None else []))
 
 
+@dataclass(frozen=True, eq=False)
+class ProductRoles:
+    """The axes of a product as those of ``C[batch, rows, columns] += A[batch, rows, reduce] * B[batch, reduce, columns]``.
+
+    Columns are the side that has the last axis of the result. ``left`` is the operand with the rows.
+    """
+
+    batch: tuple[Var, ...]
+    rows: tuple[Var, ...]
+    columns: tuple[Var, ...]
+    left: Use
+    right: Use
+
+
 def gpu_product(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> GpuProduct | None:
     """Returns the roles in a product, with neighbours among the blocks of ``free``; None for other blocks."""
-    axes = product_axes(block)
-    if axes is None:
+    roles = product_axes(block)
+    if roles is None:
         return None
     padding = [b for b in program.producers(block) if b in free and is_padding(b) and program.consumers(b) == [block]]
-    return GpuProduct(block, *axes, tuple(padding), epilogue_of(program, block, free))
+    return GpuProduct(block, roles, tuple(padding), epilogue_of(program, block, free))
 
 
-def product_axes(block: BlockInfo) -> tuple[Var, Var] | None:
-    """Returns the axes of rows and columns of a product: those that one operand has and another one has not."""
+def product_axes(block: BlockInfo) -> ProductRoles | None:
+    """Returns the roles of the axes of a product, or None for other blocks. Rows and columns are those that one operand has and the other one has not."""
     if not block.is_reduction or block.block.init is None or len(block.stores) != 1 or len(block.loads) != 2:
         return None
     if not all(use.affine for use in block.loads) or block.axes != (*block.spatial, *block.reduce):
         return None
-    first, second = [use.axes() for use in block.loads]
+    uses = tuple(block.loads)
+    first, second = [use.axes() for use in uses]
     if not all(set(block.reduce) <= axes for axes in (first, second)):
         return None
-    spatial = [v for v in block.spatial if block.extents[v] > 1]
-    one, other = [v for v in spatial if v not in second], [v for v in spatial if v not in first]
-    if not one or not other:
+    long = [v for v in block.spatial if block.extents[v] > 1]
+    one, other = [v for v in long if v not in second], [v for v in long if v not in first]
+    if not one or not other or set(one) & set(other):
         return None
-    column = max((one[-1], other[-1]), key=block.spatial.index)
-    row = max(one if column in other else other, key=lambda v: block.extents[v])
-    return row, column
+    batch = tuple([v for v in long if v in first and v in second])
+    if one[-1] is max((one[-1], other[-1]), key=block.spatial.index):
+        return ProductRoles(batch, tuple(other), tuple(one), uses[1], uses[0])
+    return ProductRoles(batch, tuple(one), tuple(other), uses[0], uses[1])
 
 
 def epilogue_of(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
@@ -81,17 +96,6 @@ def epilogue_of(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo
 def is_padding(block: BlockInfo) -> bool:
     """Returns whether a block pads: each thread that needs an element can compute it."""
     return pads(block) and not block.is_reduction and block.writes_in_order
-
-
-def tile_elements(use: Use, tile: Mapping[Var, np.ndarray | float]) -> np.ndarray:
-    """Returns how many elements a load touches in a tile; ``tile`` has the steps of each axis."""
-    out: np.ndarray = np.ones(1)
-    for dim in use.dims:
-        reach: np.ndarray = np.ones(1)
-        for axis, factor in (dim or {}).items():
-            reach = reach + abs(factor) * (np.asarray(tile.get(axis, 1.0)) - 1)
-        out = out * reach
-    return out
 
 
 def sectors_used(use: Use, fast: Var | None, lanes: np.ndarray | float = 1.0) -> np.ndarray:

@@ -8,7 +8,7 @@ registers. The two for matrix units share the steps below them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,92 +16,203 @@ import numpy as np
 
 from ...codegen.machine.target import BANKS, BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
-from ...tir.expr import Var
+from ...tir.expr import Add, BufferLoad, Cast, IntImm, Mul, Var
+from ...tir.stmt import BufferStore
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to
-from ..cost.gpu_model import GpuModel, GpuProduct, gpu_product, tile_elements, touched_bytes
+from ..cost.gpu_model import GpuModel, GpuProduct, gpu_product, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..loop_steps import copy_ahead, extent_of, fuse_all, loops_within, unroll_factor
-from ..program import BlockInfo, ProgramInfo
+from ..program import BlockInfo, ProgramInfo, Use
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
 @dataclass(frozen=True)
 class ThreadTiles:
-    """The tiles of a product. ``row`` and ``column`` are numbers of spatial loops of the block.
+    """The tiles of a product. ``batch``, ``rows``, ``columns`` and ``reduced`` are numbers of the block's axes.
 
-    ``rows`` and ``columns``: the virtual threads, the threads and the elements of one thread along each. ``step``: how
-    far the first reduced loop goes between two copies into shared memory. ``lanes``: the elements that a thread copies at
-    once, where they divide the lines of the tile. ``versions``: of the tiles in shared memory; with more than one, copies run
-    ahead of the sums by that many steps less one.
+    ``sizes_of_rows`` and ``sizes_of_columns``: the virtual threads, the threads and the elements of one thread along each. ``step``: how
+    far the sums go between two copies into shared memory. ``inner``: the reduced axis of which ``run`` neighbours are one after the other,
+    before the other reduced axes go on. ``versions``: of the tiles in shared memory; with more than one, copies run ahead of
+    the sums by that many steps less one. ``lanes``: the columns that a thread stores at once.
     """
 
-    row: int
-    column: int
-    rows: tuple[int, int, int] = (2, 8, 4)
-    columns: tuple[int, int, int] = (2, 8, 4)
+    batch: tuple[int, ...]
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    reduced: tuple[int, ...]
+    sizes_of_rows: tuple[int, int, int] = (2, 8, 4)
+    sizes_of_columns: tuple[int, int, int] = (2, 8, 4)
     step: int = 8
-    lanes: int = 4
+    inner: int = -1
+    run: int = 1
     versions: int = 1
+    lanes: int = 1
 
     @property
     def threads(self) -> tuple[int, int]:
         """The threads of a block along y and x."""
-        return self.rows[1], self.columns[1]
+        return self.sizes_of_rows[1], self.sizes_of_columns[1]
+
+
+@dataclass(frozen=True)
+class OperandTiles:
+    """How an operand comes into shared memory. ``left``: it has the rows.
+    ``by_step``: the steps of a row (or column) are neighbours in memory, so that neighbouring threads copy them. ``lanes``: the elements
+    that a thread copies at once."""
+
+    buffer: str
+    left: bool
+    by_step: bool = True
+    lanes: int = 1
 
 
 def threaded_product(
-    sch: Schedule, block: Any, spatial: int, tiles: ThreadTiles, epilogue: Any = None, padding: Sequence[str] = ()
-) -> None:
-    """Schedule ``block``, whose first ``spatial`` loops are those of its result.
+    sch: Schedule, block: Any, tiles: ThreadTiles, operands: Sequence[OperandTiles], epilogue: Any = None,
+    padding: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Schedule ``block`` as ``C[b, i, j] += A[b, i, k] * B[b, k, j]`` with fused axes, tiles of which threads compute.
 
     ``epilogue`` is the element-wise stage that alone reads the result; without one, a copy writes the result.
-    ``padding`` names stages that are inlined into the copies to shared memory.
+    ``padding`` names stages that are inlined into the copies to shared memory. These also find the elements by the fused axes, and
+    hold zeros where tiles are longer than an axis.
     """
     block = sch.get_block(block) if isinstance(block, str) else block
-    if epilogue is None:
-        out = sch.cache_write(block, 0, "local")
-    else:
-        out = sch.get_block(epilogue) if isinstance(epilogue, str) else epilogue
-        sch.set_scope(block, 0, "local")
-    loops = list(sch.get_loops(block))
-    reduced, rest = (
-        loops[spatial:],
-        [loop for n, loop in enumerate(loops[:spatial]) if n not in (tiles.row, tiles.column)],
-    )
-    r = sch.split(loops[tiles.row], [None, *tiles.rows])
-    c = sch.split(loops[tiles.column], [None, *tiles.columns])
-    outer, inner = sch.split(reduced[0], [None, tiles.step])
-    sch.reorder(*rest, r[0], c[0], r[1], c[1], r[2], c[2], outer, inner, *reduced[1:], r[3], c[3])
-    if rest:
-        sch.bind(fuse_all(sch, rest), "blockIdx.z")
-    for n, axis in enumerate(("blockIdx", "vthread", "threadIdx")):
+    copies, out = _in_fused_axes(sch, block, tiles, operands, epilogue, padding)
+    *batch, i, j, k = sch.get_loops(block)
+    r = sch.split(i, [None, *tiles.sizes_of_rows])
+    c = sch.split(j, [None, *tiles.sizes_of_columns])
+    outer, inner = sch.split(k, [None, tiles.step])
+    sch.reorder(*batch, r[0], c[0], r[1], c[1], r[2], c[2], outer, inner, r[3], c[3])
+    if batch:
+        sch.bind(batch[0], "blockIdx.z")
+    most, other = ("x", "y") if extent_of(sch, r[0]) > extent_of(sch, c[0]) else ("y", "x")
+    sch.bind(r[0], f"blockIdx.{most}")
+    sch.bind(c[0], f"blockIdx.{other}")
+    for n, axis in ((1, "vthread"), (2, "threadIdx")):
         sch.bind(r[n], f"{axis}.y")
         sch.bind(c[n], f"{axis}.x")
     sch.reverse_compute_at(out, c[2])
-    copies = [sch.cache_read(block, n, "shared") for n in range(len(sch.get(block).reads))]
     for copy in copies:
+        sch.set_scope(copy, 0, "shared")
         sch.compute_at(copy, outer)
-    for copy in copies:
-        _copy_together(sch, copy, outer, tiles, lanes=1 if padding else tiles.lanes)
+    for copy, operand in zip(copies, operands, strict=True):
+        _copy_together(sch, copy, outer, tiles, operand)
+    copy_ahead(sch, outer, tiles.versions)
+    for loop in (inner, r[3], c[3]):
+        unroll_factor(sch, loop, 16 if extent_of(sch, loop) <= 16 else 8)
+    *rest, last = loops_within(sch, out, c[2]) or [None]
+    for loop in rest:
+        sch.unroll(loop)
+    if last is not None and tiles.lanes > 1:
+        last, lanes = sch.split(last, [None, tiles.lanes])
+        sch.vectorize(lanes)
+    if last is not None:
+        sch.unroll(last)
+
+
+def _in_fused_axes(
+    sch: Schedule, block: Any, tiles: ThreadTiles, operands: Sequence[OperandTiles], epilogue: Any, padding: Sequence[str]
+) -> tuple[list[Any], Any]:  # fmt: skip
+    """Bring ``block`` into the axes ``[b,] i, j, k``, which the tiles divide. Returns the blocks that copy the operands and the one that
+    takes the result."""
+    sizes = [int(axis.dom.extent) for axis in sch.get(block).iter_vars]
+    batch = [_Fused.of(tiles.batch, sizes)] if tiles.batch else []
+    i, j = _Fused.of(tiles.rows, sizes), _Fused.of(tiles.columns, sizes)
+    k = _Fused.of(tiles.reduced, sizes).with_runs(tiles.inner, tiles.run)
+    copies = []
+    for n, operand in enumerate(operands):
+        again = any(other.buffer == operand.buffer for other in operands[n + 1 :])
+        copies.append(sch.reindex(block, operand.buffer, place=0 if again else None))
+    taken = sch.reindex(block, ("write", 0))
+    orders = [
+        [*batch, *((i, k) if operand.left and operand.by_step else (k, i if operand.left else j))]
+        for operand in operands
+    ]
+    result = [*batch, i, j]
+    for copy, order in zip([*copies, taken], [*orders, result], strict=True):
+        of_result = copy is taken
+        buffer = (sch.get(copy).reads if of_result else sch.get(copy).writes)[0].buffer
+        known = sch.get(block)
+        (region,) = [r for r in (known.writes if of_result else known.reads) if r.buffer is buffer]
+        axes = [axis.var for axis in known.iter_vars]
+        place = _places(order, [axes.index(r.min) for r in region.region])
+        sch.transform_layout(copy, ("read" if of_result else "write", 0), place)
+        sch.transform_block_layout(copy, place)
+    sch.transform_block_layout(block, _places([*result, k], range(len(sizes))))
     for name in padding:
         sch.compute_inline(name)
-    if not padding:
-        copy_ahead(sch, outer, tiles.versions)
-    for loop in (inner, *reduced[1:], r[3], c[3]):
-        unroll_factor(sch, loop, 16 if extent_of(sch, loop) <= 16 else 8)
-    for loop in loops_within(sch, out, c[2]):
-        sch.unroll(loop)
+    out = taken
+    if epilogue is not None:
+        out = sch.get_block(epilogue) if isinstance(epilogue, str) else epilogue
+        sch.compute_inline(taken)
+        sch.transform_block_layout(out, _places(result, range(len(sizes) - len(tiles.reduced))))
+    sch.pad_einsum(
+        block, [*[1 for _ in batch], *[math.prod(n) for n in (tiles.sizes_of_rows, tiles.sizes_of_columns)], tiles.step]
+    )
+    for n, copy in enumerate(copies):
+        consumers = sch.get_consumers(copy)
+        if consumers[0].name != block.name:
+            copies[n] = consumers[0]
+            sch.compute_inline(copy)
+    (consumer,) = sch.get_consumers(block)
+    if consumer.name != out.name:
+        sch.compute_inline(consumer)
+    sch.set_scope(block, 0, "local")
+    return copies, out
 
 
-def _copy_together(sch: Schedule, copy: Any, outer: Any, tiles: ThreadTiles, lanes: int) -> None:
-    """Let all threads of the block copy neighbouring elements."""
+@dataclass(frozen=True)
+class _Fused:
+    """An axis made of digits, the first one the most significant. A digit is the number of an axis, and the divisor, the remainder's
+    divisor (0: none) and the extent of its values."""
+
+    digits: tuple[tuple[int, int, int, int], ...]
+
+    @classmethod
+    def of(cls, axes: Sequence[int], extents: Sequence[int]) -> _Fused:
+        """Returns the fusion of axes in their order."""
+        return cls(tuple([(n, 1, 0, extents[n]) for n in axes]))
+
+    def with_runs(self, axis: int, run: int) -> _Fused:
+        """Returns this axis with the number in a run of ``axis`` as its last digit."""
+        if run <= 1:
+            return self
+        out = [(n, run, 0, size // run) if n == axis else (n, d, m, size) for n, d, m, size in self.digits]
+        return _Fused((*out, (axis, 1, run, run)))
+
+    def value(self, at: Mapping[int, Any]) -> Any:
+        """Returns the place on this axis by the values of the axes. One that ``at`` lacks has one value, 0."""
+        total: Any = 0
+        for n, divisor, remainder, size in self.digits:
+            digit = at.get(n, 0)
+            if n in at and divisor > 1:
+                digit = digit // divisor
+            if n in at and remainder:
+                digit = digit % remainder
+            total = total * size + digit
+        return total
+
+
+def _places(order: Sequence[_Fused], numbers: Sequence[int]) -> Callable[..., list[Any]]:
+    """Returns the function from values of the axes of these numbers to places on fused ones."""
+    return lambda *at: [fused.value(dict(zip(numbers, at, strict=True))) for fused in order]
+
+
+def _copy_together(sch: Schedule, copy: Any, outer: Any, tiles: ThreadTiles, operand: OperandTiles) -> None:
+    """Let all threads of the block copy elements that are neighbours in memory."""
     own = loops_within(sch, copy, outer)
     if not own:
         return
+    buffer = sch.get(copy).writes[0].buffer
+    turned = operand.by_step and not operand.left
+    if turned and len(own) > 1:
+        sch.reorder(own[-1], own[-2])
+        own = loops_within(sch, copy, outer)
+    if turned:
+        sch.storage_align(copy, 0, -2, BANKS, 16 // buffer.dtype.bytes)
     y, x = tiles.threads
-    line, total = extent_of(sch, own[-1]), math.prod(extent_of(sch, loop) for loop in own)
-    whole = sch.get(copy).reads[0].buffer.shape[-1]
-    while lanes > 1 and (line % lanes or total % (x * y * lanes) or int(whole) % lanes):
+    lanes, line, total = operand.lanes, extent_of(sch, own[-1]), math.prod(extent_of(sch, loop) for loop in own)
+    while lanes > 1 and (line % lanes or total % (x * y * lanes)):
         lanes //= 2
     parts = sch.split(fuse_all(sch, own), [None, y, x, *([lanes] if lanes > 1 else [])])
     sch.bind(parts[1], "threadIdx.y")
@@ -132,24 +243,26 @@ class GpuTilingRule(ScheduleRule):
 class ThreadTilesPart(Part):
     """This part computes tiles in shared memory with sums in registers. Of rows and columns each it decides the virtual
     threads (``row_turns``), the threads (``row_threads``) and the elements of a thread (``row_elements``); then ``step``,
-    the length of a tile along the first reduced axis, and ``versions`` of the tiles in shared memory."""
+    the length of a tile along the reduced axes, and ``versions`` of the tiles in shared memory."""
 
     structure = ("row_threads", "column_threads", "row_elements", "column_elements")
 
     def __init__(self, product: GpuProduct, machine: GpuModel) -> None:
         self.product, self.machine = product, machine
-        block = self.block = product.block
+        block, roles = self.block, self.roles = product.block, product.roles
         self.name = f"threads_{block.name}"
-        self.rows, self.columns = block.extents[product.row], block.extents[product.column]
-        self.first = block.extents[block.reduce[0]]
-        self.inner = block.reduce_size // max(1, self.first)
-        self.others = block.spatial_size // (self.rows * self.columns)
-        versions = (1,) if product.padding or self.first == 1 else (1, 2, 3, 4)
+        self.rows, self.columns, self.others = [
+            math.prod(block.extents[v] for v in axes) for axes in (roles.rows, roles.columns, roles.batch)
+        ]
+        self.steps = block.reduce_size
+        self.inner = _axis_of_runs(block)
+        self.adds_zeros = _is_sum_of_products(block)
+        self.padded = {use.buffer for b in product.padding for use in b.stores}
         self.decisions = (
             *self._cuts("row", self.rows),
             *self._cuts("column", self.columns),
-            Decision("step", up_to(self.first, 1, 2, 4, 8, 16, 32)),
-            Decision("versions", versions),
+            Decision("step", up_to(self.steps, 1, 2, 4, 8, 16, 32)),
+            Decision("versions", (1,) if self.steps == 1 else (1, 2, 3, 4)),
         )
 
     @staticmethod
@@ -162,18 +275,61 @@ class ThreadTilesPart(Part):
         ]
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        block, product = self.block, self.product
-        wide = block.itemsize == 4 and all(use.buffer.dtype.bits == 32 for use in block.loads)
+        block, roles, step = self.block, self.roles, row["step"]
+        batch, rows, columns, reduced = [
+            tuple([block.axes.index(v) for v in axes])
+            for axes in (roles.batch, self._rows(), roles.columns, block.reduce)
+        ]
+        inner, run = -1, 1
+        if self.inner is not None:
+            inner, run = block.axes.index(self.inner), math.gcd(block.extents[self.inner], step)
         tiles = ThreadTiles(
-            block.spatial.index(product.row), block.spatial.index(product.column),
-            (row["row_turns"], row["row_threads"], row["row_elements"]),
-            (row["column_turns"], row["column_threads"], row["column_elements"]),
-            row["step"], 4 if wide else 1, row["versions"],
+            batch, rows, columns, reduced, (row["row_turns"], row["row_threads"], row["row_elements"]),
+            (row["column_turns"], row["column_threads"], row["column_elements"]), step, inner, run, row["versions"],
+            self._lanes_of_result(row["column_elements"]),
         )  # fmt: skip
-        after = None if product.epilogue is None else product.epilogue.name
-        threaded_product(
-            sch, block.name, len(block.spatial), tiles, after, [b.name for b in product.padding]
-        )  # fmt: skip
+        operands = [
+            OperandTiles(use.buffer.name, use is roles.left, self._by_step(use), self._most_lanes(use, step))
+            for use in block.loads
+        ]
+        after = None if self.product.epilogue is None else self.product.epilogue.name
+        threaded_product(sch, block.name, tiles, operands, after, [b.name for b in self.product.padding])
+
+    def _rows(self) -> tuple[Var, ...]:
+        """Returns the rows, and all axes of one value with them."""
+        own = {*self.roles.rows, *(v for v in self.block.spatial if self.block.extents[v] == 1)}
+        return tuple([v for v in self.block.spatial if v in own])
+
+    def _by_step(self, use: Use) -> bool:
+        """Returns whether neighbouring threads copy neighbouring steps of an operand: no rows or columns lie side by side."""
+        side = self.roles.rows if use is self.roles.left else self.roles.columns
+        return not any(use.stride(v) == 1 and self.block.extents[v] > 1 for v in side)
+
+    def _most_lanes(self, use: Use, step: int) -> int:
+        """Returns how many elements of an operand a thread can copy at once, 16 bytes or one."""
+        block, by_step = self.block, self._by_step(use)
+        wide = 16 // use.buffer.dtype.bytes if use.buffer.dtype.bits == 32 else 1
+        side = self._rows() if use is self.roles.left else self.roles.columns
+        if by_step and (self.inner is not None or use is self.roles.right or step % wide):
+            return 1
+        if use.buffer in self.padded and not self._pads_around_lines(use):
+            return 1
+        return wide if _length_of_lines(use, block.reduce if by_step else side, block) % wide == 0 else 1
+
+    def _lanes_of_result(self, elements: int) -> int:
+        """Returns how many columns a thread stores at once, 16 bytes or one."""
+        (store,), wide = self.block.stores, 4
+        lines = _length_of_lines(store, self.roles.columns, self.block)
+        return wide if self.block.itemsize == 4 and lines % wide == 0 and elements % wide == 0 else 1
+
+    def _pads_around_lines(self, use: Use) -> bool:
+        """Returns whether the padding of an operand leaves the last dimension as it is."""
+        (source,) = [
+            load for b in self.product.padding for load in b.loads if use.buffer in {s.buffer for s in b.stores}
+        ]
+        last, (size, padded) = source.dims[-1], (source.buffer.shape[-1], use.buffer.shape[-1])
+        same = isinstance(size, IntImm) and isinstance(padded, IntImm) and size.value == padded.value
+        return bool(last) and source.offsets[-1] == 0 and same
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         threads, (tall, wide) = self._threads(columns), self._tile(columns)
@@ -181,28 +337,37 @@ class ThreadTilesPart(Part):
         least = min(WARP, self.rows * self.columns)
         small = self._own(columns)[0] <= 128
         fits = self.machine.fits(threads, self._shared(columns), self._registers(columns))
-        ahead = (columns["versions"] == 1) | (columns["versions"] <= ceil_div(self.first, columns["step"]))
-        return np.asarray(fits & useful & small & ahead & (threads >= least) & (columns["step"] * self.inner <= 128))
+        ahead = (columns["versions"] == 1) | (columns["versions"] <= ceil_div(self.steps, columns["step"]))
+        whole = (self.steps % columns["step"] == 0) | self.adds_zeros
+        return np.asarray(fits & useful & small & ahead & whole & (threads >= least))
 
     def costs(self, columns: Columns, rows: int) -> Costs:
         block, machine = self.block, self.machine
         threads, (tall, wide) = self._threads(columns), self._tile(columns)
         sums, own_rows, own_columns = self._own(columns)
         blocks = ceil_div(self.rows, tall) * ceil_div(self.columns, wide) * self.others
-        steps = ceil_div(self.first, columns["step"])
-        each = columns["step"] * self.inner  # instances of one element of the result in a step
+        steps = ceil_div(self.steps, columns["step"])
+        each = columns["step"]  # instances of one element of the result in a step
         warps = np.ceil(threads / WARP)
         loads = [self._elements(use, columns) for use in block.loads]
         copied = np.sum(
-            [np.ceil(n / threads / self._lanes(use, n, threads)) for use, n in zip(block.loads, loads, strict=True)],
+            [np.ceil(n / threads / self._lanes(use, columns)) for use, n in zip(block.loads, loads, strict=True)],
             axis=0,
         )
+        indexed = np.sum([self._indexing(use) * np.ceil(n / threads / self._lanes(use, columns))
+                          for use, n in zip(block.loads, loads, strict=True)], axis=0)  # fmt: skip
         tile_bytes = np.sum([n * use.buffer.dtype.bytes for use, n in zip(block.loads, loads, strict=True)], axis=0)
-        wide_rows = np.minimum(4.0, columns["step"]) if self.inner == 1 else np.ones(rows)
-        read = own_rows / wide_rows + own_columns / np.minimum(columns["column_elements"], 4)
-        instructions = each * (sums * max(1.0, block.operations / 2) + read) + 5.0 * copied + 8.0
+        along = (
+            np.minimum(4.0, columns["step"])
+            if self._by_step(self.roles.left)
+            else np.minimum(columns["row_elements"], 4)
+        )
+        read = own_rows / along + own_columns / np.minimum(columns["column_elements"], 4)
+        # without copies ahead a step has two barriers, and waits that other blocks do not fill whole
+        idle = np.where(columns["versions"] == 1, 1.1, 1.0)
+        instructions = idle * (each * (sums * max(1.0, block.operations / 2) + read) + indexed + 8.0)
         conflicts = self._conflicts(columns)
-        turns = own_rows / wide_rows * conflicts + own_columns / np.minimum(columns["column_elements"], 4) * np.maximum(
+        turns = own_rows / along * conflicts + own_columns / np.minimum(columns["column_elements"], 4) * np.maximum(
             1.0, np.minimum(columns["column_threads"], WARP) * columns["column_elements"] / WARP
         )
         used = np.minimum(1.0, np.minimum(columns["step"], wide) * block.itemsize / SECTOR)
@@ -221,6 +386,10 @@ class ThreadTilesPart(Part):
             column_extent=float(self.columns),
         )  # fmt: skip
 
+    def _indexing(self, use: Use) -> float:
+        """Returns the instructions of copying an element: its place, and whether it lies in the padding."""
+        return 12.0 if use.buffer in self.padded else 5.0 if use.plain else 8.0
+
     # -- what a row of decisions means -----------------------------------------------------------------------------------
 
     @staticmethod
@@ -238,21 +407,19 @@ class ThreadTilesPart(Part):
         _, tall, wide = self._own(columns)
         return tall * columns["row_threads"], wide * columns["column_threads"]
 
-    def _elements(self, use: object, columns: Columns) -> np.ndarray:
+    def _elements(self, use: Use, columns: Columns) -> np.ndarray:
         """Returns the elements of an operand that a block copies for one step."""
         tall, wide = self._tile(columns)
-        block = self.block
-        steps: dict[Var, np.ndarray | float] = {v: float(block.extents[v]) for v in block.reduce[1:]}
-        steps |= {self.product.row: np.minimum(tall, self.rows), self.product.column: np.minimum(wide, self.columns)}
-        return tile_elements(use, {**steps, block.reduce[0]: columns["step"]})  # type: ignore[arg-type]
+        return np.asarray(columns["step"] * (tall if use is self.roles.left else wide))
 
-    def _lanes(self, use: object, elements: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        wide = not self.product.padding and self.block.itemsize == 4
-        return np.where((elements % (4 * threads) == 0) & wide, 4.0, 1.0)
+    def _lanes(self, use: Use, columns: Columns) -> np.ndarray:
+        most = np.array([self._most_lanes(use, int(step)) for step in range(33)], float)
+        whole = self._elements(use, columns) % (4 * self._threads(columns)) == 0
+        return np.where(whole, most[columns["step"].astype(int)], 1.0)
 
     def _shared(self, columns: Columns) -> np.ndarray:
         total = sum(self._elements(use, columns) * use.buffer.dtype.bytes for use in self.block.loads)
-        return np.asarray(total * np.minimum(columns["versions"], ceil_div(self.first, columns["step"])))
+        return np.asarray(total * np.minimum(columns["versions"], ceil_div(self.steps, columns["step"])))
 
     def _registers(self, columns: Columns) -> np.ndarray:
         sums, tall, wide = self._own(columns)
@@ -265,3 +432,48 @@ class ThreadTilesPart(Part):
         distance = np.maximum(1.0, columns["row_elements"] * columns["step"])
         apart = BANKS / np.gcd(distance.astype(np.int64), BANKS)
         return np.maximum(1.0, different / apart)
+
+
+def _length_of_lines(use: Use, axes: Sequence[Var], block: BlockInfo) -> int:
+    """Returns a divisor of the lengths of an operand's lines along ``axes``, and of the places where they begin. It is 1
+    where steps of the last axis are no neighbours."""
+    last = next((v for v in reversed(axes) if block.extents[v] > 1), None)
+    if last is None or use.stride(last) != 1:
+        return 1
+    left = [v for v in block.axes if block.extents[v] > 1 and v is not last]
+    start, size = 0, 1
+    for offset, extent in zip(reversed(use.offsets), reversed(use.buffer.shape), strict=True):
+        if not isinstance(extent, IntImm):
+            return 1
+        start, size = start + offset * size, size * extent.value
+    return math.gcd(block.extents[last], start, *[use.stride(v) or 0 for v in left])
+
+
+def _is_sum_of_products(block: BlockInfo) -> bool:
+    """Returns whether zeros in the operands add nothing to the results."""
+    body = block.block.body
+    added = body.value if isinstance(body, BufferStore) else None
+    if (
+        not isinstance(added, Add)
+        or not isinstance(added.a, BufferLoad)
+        or added.a.buffer is not block.stores[0].buffer
+    ):
+        return False
+    factors = (
+        [x.value if isinstance(x, Cast) else x for x in (added.b.a, added.b.b)] if isinstance(added.b, Mul) else []
+    )
+    return bool(factors) and all(isinstance(x, BufferLoad) for x in factors)
+
+
+def _axis_of_runs(block: BlockInfo) -> Var | None:
+    """Returns the reduced axis whose neighbours should follow each other; None stands for the last one. Where that one is a window, it is
+    the longest one that is none. The steps of a tile then have one place in the window, which is computed once for a tile."""
+    windows = {v for use in block.loads for dim in use.dims if dim and len(dim) > 1 for v in dim}
+    others = [v for v in block.reduce if v not in windows and block.extents[v] > 1]
+    if block.reduce[-1] not in windows or not others:
+        return None
+    return max(others, key=lambda v: block.extents[v])
+
+
+_RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
+"""How fast matrix units multiply operands of a type, relative to float16."""
