@@ -7,8 +7,9 @@ import tilewright as tw
 from tilewright import te
 from tilewright.codegen import Target, compile
 from tilewright.tuner import Space
-from tilewright.tuner.cost.matrix_product import matrix_product
+from tilewright.tuner.cost.gpu_model import gpu_product
 from tilewright.tuner.program import ProgramInfo
+from tilewright.tuner.rules.gpu_matrix_units import MatrixProduct
 
 FORMS = {
     "plain": ("ik,kj->ij", {"i": 64, "j": 64, "k": 32}),
@@ -16,6 +17,8 @@ FORMS = {
     "one matrix for a batch": ("bik,kj->bij", {"b": 2, "i": 32, "j": 64, "k": 64}),
     "two axes of steps": ("ikl,klj->ij", {"i": 64, "j": 64, "k": 2, "l": 32}),
     "heads between the axes": ("ibk,bkj->bij", {"b": 3, "i": 64, "j": 64, "k": 32}),
+    "lengths that no tile divides": ("ik,kj->ij", {"i": 50, "j": 75, "k": 37}),
+    "lengths that vectors divide": ("ik,jk->ij", {"i": 100, "j": 72, "k": 200}),
     "two axes of columns": ("ik,kxj->ixj", {"i": 64, "x": 2, "j": 32, "k": 64}),
     "a layer's weights": ("ik,jk->ij", {"i": 64, "j": 64, "k": 32}),
     "a layer's gradient": ("ki,kj->ij", {"i": 64, "j": 64, "k": 32}),
@@ -47,12 +50,29 @@ def values(tensors):
 @pytest.mark.parametrize("cast", ["float32", "float16"])
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name, cast):
+    """The best row of the matrix units, and drawn ones, for warps and for warp groups."""
     form, extents = FORMS[name]
     tensors = product(form, extents, cast=cast)
-    assert "wmma.mma.sync" in tw.build(tensors, "cuda -arch=sm_80").get_source()
-    a, b = values(tensors)
-    got = tw.build(tensors, "gpu-sim")(a, b)
-    assert got.dtype == cast and (got == np.einsum(form, a.astype("float32"), b.astype("float32"))).all()
+    func, target, (a, b) = te.create_prim_func(tensors), Target("gpu-sim -arch=sm_90a"), values(tensors)
+    want = np.einsum(form, a.astype("float32"), b.astype("float32"))
+    space, rng = Space(func, target), np.random.default_rng(0)
+    sketches = [s for s in space.sketches if s.name.startswith(("warps", "groups"))]
+    assert sketches
+    for sketch in sketches:
+        for row in np.concatenate([sketch.best_rows(1), sketch.sample(1, rng)]):
+            got = np.full(want.shape, np.nan, cast)
+            compile(space.schedule(sketch, row).func, target)(a, b, got)
+            assert (got == want).all(), (sketch.name, sketch.decisions_of(row))
+
+
+@pytest.mark.parametrize(("form", "extents", "word"), [
+    ("bik,bkj->bij", {"b": 16, "i": 512, "j": 512, "k": 512}, "wgmma.mma_async"),
+    ("xihk,xjhk->xhij", {"x": 4, "h": 8, "i": 512, "j": 512, "k": 128}, "mma"),
+    ("ik,jk->ij", {"i": 1000, "j": 1000, "k": 1000}, "wgmma.mma_async"),
+    ("ik,kj->ij", {"i": 1001, "j": 1003, "k": 1005}, "wmma.mma.sync"),
+])  # fmt: skip
+def test_large_products_take_them(form, extents, word):
+    assert word in tw.build(product(form, extents, cast="float16"), "cuda -arch=sm_90a").get_source()
 
 
 def test_operands_in_the_other_order():
@@ -80,8 +100,9 @@ def test_a_batch_on_warp_groups(decisions, groups):
 
 def roles(form, extents):
     func = te.create_prim_func(product(form, extents))
-    found = [matrix_product(block) for block in ProgramInfo(func).blocks if block.is_reduction]
-    return found[0]
+    program = ProgramInfo(func)
+    (found,) = [gpu_product(program, block, program.blocks) for block in program.blocks if block.is_reduction]
+    return None if found is None else MatrixProduct.of(found)
 
 
 @pytest.mark.parametrize(("form", "layout", "sizes"), [

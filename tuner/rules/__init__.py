@@ -4,7 +4,7 @@
 dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``cached_attention``: attention over a cache of keys and values. ``winograd``: convolutions
 by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
-scans, and triangles of loops. For GPUs: ``gpu_matrix_units``, ``gpu_products``, ``gpu_rows``. ``stages_to_inline``: stages that are
+scans, and triangles of loops. For GPUs: ``gpu_matrix_units``, ``gpu_products`` (both by ``product_form``), ``gpu_rows``. ``stages_to_inline``: stages that are
 computed where they are used. ``schedule_rule``: the base class of rules, how to register one of your own, and schedule functions with
 ``sample_*`` calls as a rule.
 """

@@ -1,12 +1,13 @@
 """Products on the matrix units of GPUs: schedules, costs and the rule.
 
-A product of any number of axes becomes ``C[b, i, j] += A[b, i, k] * B[b, k, j]`` (:func:`in_matrix_form`). :func:`warp_product`: tiles
+A product of any number of axes becomes ``C[b, i, j] += A[b, i, k] * B[b, k, j]`` (:mod:`.product_form`). :func:`warp_product`: tiles
 of 16 by 16, sums in registers of warps. :func:`group_product` (``wgmma`` of sm_90a): operands in swizzled shared memory, sums in
 registers of warp groups. Both share the steps below them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,69 +25,134 @@ from ...codegen.machine.target import (
 )
 from ...schedule import Schedule
 from ...schedule.intrin import STEPS
-from ...tir.expr import Var
+from ...tir.expr import Add, BufferLoad, Call, Cast, Mul, Var
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, PANEL
-from ..cost.cost_features import Columns, Costs
-from ..cost.gpu_model import GpuModel, epilogue_of, touched_bytes
+from ...tir.stmt import BufferStore
+from ..cost.cost_features import Columns, Costs, ceil_div
+from ..cost.gpu_model import GpuModel, GpuProduct, gpu_product, touched_bytes
 from ..cost.machine_model import MachineModel
-from ..cost.matrix_product import MatrixProduct, matrix_product
 from ..loop_steps import arrange, copy_ahead, extent_of, fuse_all, loops_within
-from ..program import BlockInfo, ProgramInfo
+from ..program import BlockInfo, ProgramInfo, Use
+from .gpu_products import ThreadTilesPart
+from .product_form import (
+    OperandOrder,
+    ProductAxes,
+    axis_of_runs,
+    in_product_form,
+    length_of_lines,
+    pads_around_lines,
+)
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
 @dataclass(frozen=True)
 class MatrixForm:
     """How the operands of a product lie. ``operands``: the buffers that the block reads, left and right, by their numbers among its
-    reads; ``layout``: in the letters of BLAS, ``nn`` for ``A[i, k] * B[k, j]``; ``inlined``: blocks that only rename elements, which go
-    into the copies to shared memory."""
+    reads; ``layout``: in the letters of BLAS, ``nn`` for ``A[i, k] * B[k, j]``; ``copies``: the blocks that copy them, where there are
+    some already."""
 
     operands: tuple[int, int] = (0, 1)
     layout: str = "nn"
-    inlined: tuple[Any, ...] = ()
+    copies: tuple[Any, ...] = ()
 
 
-def in_matrix_form(sch: Schedule, product: MatrixProduct, epilogue: Any) -> MatrixForm:
-    """Let the block of a product run over one axis for each role.
+@dataclass(frozen=True, eq=False)
+class MatrixProduct:
+    """A product that matrix units compute. ``turned``: for each operand, left and right, whether it is stored the other way around than in
+    A·B; ``lanes``: how many of its elements are copied at once."""
 
-    These are the batch (where there is one), the rows, the columns and the steps.
-    ``epilogue``: the element-wise stage that alone reads the result, which gets the same axes.
-    """
-    info = product.block
-    block = sch.get_block(info.name)
-    names = [use.buffer for use in (product.left, product.right)]
-    roles = [axes for axes in (product.batch, product.rows, product.columns) if axes or axes is not product.batch]
+    product: GpuProduct
+    turned: tuple[bool, bool]
+    lanes: tuple[int, int]
 
-    def fused(order: Sequence[Var], groups: Sequence[Sequence[Var]]) -> Any:
-        def of(*index: Any) -> list[Any]:
-            at, out = dict(zip(order, index, strict=True)), []
-            for axes in groups:
-                place = at[axes[0]]
-                for v in axes[1:]:
-                    place = place * info.extents[v] + at[v]
-                out.append(place)
-            return out
+    @classmethod
+    def of(cls, product: GpuProduct) -> MatrixProduct:
+        """Returns the product with the layouts of its operands in memory."""
+        roles = product.roles
+        sides = ((roles.left, roles.rows), (roles.right, roles.columns))
+        by_step = [not any(use.stride(v) == 1 for v in side) for use, side in sides]
+        lanes = [_copied_together(product, use, side, steps) for (use, side), steps in zip(sides, by_step, strict=True)]
+        return cls(product, (not by_step[0], by_step[1]), (lanes[0], lanes[1]))
 
-        return of
+    @property
+    def dtype(self) -> str:
+        """The type of the operands."""
+        return str(self.product.roles.left.buffer.dtype)
 
-    if not product.plain:
-        spatial = fused(info.spatial, roles)
-        sch.transform_layout(block, ("write", 0), spatial)
-        sch.transform_block_layout(epilogue, spatial)
-        sch.transform_block_layout(block, fused(info.axes, [*roles, product.steps]))
-    inlined = []
-    for right in (False, True):
-        if product.stands(right):
-            continue
-        number = [r.buffer for r in sch.get(block).reads].index(names[right])
-        copy = sch.reindex(block, ("read", number))
-        inlined.append(copy)
-        names[right] = sch.get(copy).writes[0].buffer
-        if right != product.turned[right]:  # its dimensions are in the order of the block's axes, steps last
-            sch.transform_layout(copy, ("write", 0), lambda *v: (*v[:-2], v[-1], v[-2]))
-            names[right] = sch.get(copy).writes[0].buffer
-    reads = [r.buffer for r in sch.get(block).reads]
-    return MatrixForm((reads.index(names[0]), reads.index(names[1])), product.layout, tuple(inlined))
+    @property
+    def layout(self) -> str:
+        """Whether each operand is turned, in the letters of BLAS: ``nn``, ``nt``, ``tn`` or ``tt``."""
+        return "".join("t" if turned else "n" for turned in self.turned)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The extents of the batch, the rows, the columns and the steps."""
+        block, roles = self.product.block, self.product.roles
+        batch, rows, columns = [
+            math.prod(block.extents[v] for v in axes) for axes in (roles.batch, roles.rows, roles.columns)
+        ]
+        return batch, rows, columns, block.reduce_size
+
+    @property
+    def plain(self) -> bool:
+        """Whether the block has the axes and the operands of the form already, with a batch or without."""
+        block, roles = self.product.block, self.product.roles
+        single = len(roles.rows) == len(roles.columns) == len(block.reduce) == 1 and len(roles.batch) <= 1
+        if not single or self.product.padding or block.spatial != (*roles.batch, *roles.rows, *roles.columns):
+            return False
+        left, right = (*roles.rows, *block.reduce), (*block.reduce, *roles.columns)
+        places = [axes[::-1] if turned else axes for axes, turned in zip((left, right), self.turned, strict=True)]
+        return roles.left.buffer is not roles.right.buffer and all(
+            use.is_at((*roles.batch, *place), block.extents)
+            for use, place in zip((roles.left, roles.right), places, strict=True)
+        )
+
+    def in_form(self, sch: Schedule, multiples: tuple[int, int, int], read: bool) -> tuple[Any, MatrixForm]:
+        """Let the block run over the batch, rows, columns and steps, which become multiples of ``multiples``.
+
+        Returns the stage that takes the sums from shared memory, or None, and how the operands lie. What other stages ``read`` is stored
+        by a plain copy, for they cannot be scheduled around an intrinsic's pointers; so is what has other axes.
+        """
+        info, roles, epilogue = self.product.block, self.product.roles, self.product.epilogue
+        block, after = sch.get_block(info.name), None if epilogue is None else sch.get_block(epilogue.name)
+        if self.plain and all(n % multiple == 0 for n, multiple in zip(self.sizes[1:], multiples, strict=True)):
+            reads = [r.buffer for r in sch.get(block).reads]
+            if after is None and read:
+                after = sch.cache_write(block, 0, "shared")
+            return after, MatrixForm((reads.index(roles.left.buffer), reads.index(roles.right.buffer)), self.layout)
+        single = {v for v in info.spatial if info.extents[v] == 1}
+        batch, rows, columns, reduced = [
+            tuple([info.axes.index(v) for v in axes])
+            for axes in (
+                roles.batch,
+                [v for v in info.spatial if v in single or v in roles.rows],
+                roles.columns,
+                info.reduce,
+            )
+        ]
+        runs = axis_of_runs(info)
+        inner, run = (-1, 1) if runs is None else (info.axes.index(runs), math.gcd(info.extents[runs], multiples[2]))
+        orders = {
+            id(use): OperandOrder(use.buffer.name, use is roles.left, turned == (use is roles.right))
+            for use, turned in zip((roles.left, roles.right), self.turned, strict=True)
+        }
+        copies, out = in_product_form(
+            sch, block, ProductAxes(batch, rows, columns, reduced, inner, run), [orders[id(use)] for use in info.loads],
+            multiples, after, [b.name for b in self.product.padding],
+        )  # fmt: skip
+        copied = {id(use): copy for use, copy in zip(info.loads, copies, strict=True)}
+        return out, MatrixForm(layout=self.layout, copies=(copied[id(roles.left)], copied[id(roles.right)]))
+
+
+def _copied_together(product: GpuProduct, use: Use, side: Sequence[Var], by_step: bool) -> int:
+    """Returns how many elements of an operand are copied at once: a power of two, at most 16 bytes."""
+    block, most = product.block, 16 // use.buffer.dtype.bytes
+    if not pads_around_lines(use, product.padding):
+        return 1
+    runs = axis_of_runs(block) if by_step else None
+    if runs is not None:
+        return math.gcd(most, length_of_lines(use, (runs,), block))
+    return math.gcd(most, length_of_lines(use, block.reduce if by_step else side, block))
 
 
 _PLAIN = MatrixForm()
@@ -250,11 +316,11 @@ def tiles_on_blocks(
         sch.bind(loops["j0"], "blockIdx.x")
     warps = fuse_all(sch, [loops["i1"], loops["j1"]])
     sch.bind(warps, "threadIdx.y")
-    copies = [sch.cache_read(block, n, scope) for n in form.operands]
+    for copy in form.copies:
+        sch.set_scope(copy, 0, scope)
+    copies = list(form.copies) or [sch.cache_read(block, n, scope) for n in form.operands]
     for copy in copies:
         sch.compute_at(copy, loops["k0"])
-    for renaming in form.inlined:
-        sch.compute_inline(renaming)
     return loops, warps, copies
 
 
@@ -278,7 +344,7 @@ def out_at(sch: Schedule, out: Any, warps: Any, epilogue: Any, tall: int, thread
     sch.reverse_compute_at(after, over, preserve_unit_loops=True)
     i, j = loops_within(sch, after, over)[-2:]
     lanes = 16 // min(4, sch.get(after).writes[0].buffer.dtype.bytes)
-    while extent_of(sch, j) * tall % (lanes * threads):
+    while lanes > 1 and extent_of(sch, j) * tall % (lanes * threads):
         lanes //= 2
     _, x, lane = sch.split(sch.fuse(i, j), [None, threads, lanes])
     sch.bind(x, "threadIdx.x")
@@ -306,68 +372,77 @@ _RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
 class GpuMatrixUnitRule(ScheduleRule):
     """This rule takes products of a type that matrix units of GPUs have, of any number of axes.
 
-    These types are float16, bfloat16, int8, and float32 rounded to tf32; 16 divides the rows, the columns and the steps. The element-wise stage that
-    alone reads the result belongs to it."""
+    These types are float16, bfloat16, int8, and float32 rounded to tf32. Convolutions are products, too. The stages that pad an operand
+    and the element-wise stage that alone reads the result belong to it."""
 
     name = "gpu_matrix_units"
     priority = 5
     gpu = True
 
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        if _for_matrix_units(block) is None:
-            return None
-        after = epilogue_of(program, block, free)
-        whole = after is not None and [after.extents[v] for v in after.axes] == [
-            block.extents[v] for v in block.spatial
-        ]
-        return Group(block, (block, after) if after is not None and whole else (block,))
+        product = _for_matrix_units(program, block, free)
+        return None if product is None else Group(block, product.product.blocks)
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
-        product = _for_matrix_units(group.anchor)
-        if product is None or not isinstance(machine, GpuModel) or not machine.matrix_flops:
+        product = _for_matrix_units(program, group.anchor, group.blocks)
+        if product is None or not isinstance(machine, GpuModel):
             return []
+        threads = ThreadTilesPart(product.product, machine)
+        if not machine.matrix_flops:
+            return [threads]
         groups = machine.warp_groups and _for_groups(product)
         return [
             *([GroupTilesPart(program, group, product, machine)] if groups else []),
             WarpTilesPart(program, group, product, machine),
+            *([] if product.plain and not any(n % TILE for n in product.sizes[1:]) else [threads]),
         ]
 
 
-def _for_matrix_units(block: BlockInfo) -> MatrixProduct | None:
+def _for_matrix_units(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> MatrixProduct | None:
     """Returns the product that a block is, where matrix units compute it."""
-    product = matrix_product(block) if block.stores else None
-    if product is None or any(n % TILE for n in product.sizes[1:]) or product.sizes[0] > _MOST_BATCHES:
+    found = gpu_product(program, block, free)
+    operands = _operands(block) if found is not None else None
+    if found is None or operands is None or not block.writes_in_order:
         return None
-    dtype, sums = product.dtype, str(block.stores[0].buffer.dtype)
-    known = dtype in WORDS and SUMS[WORDS[dtype][1]] == sums and product.right.buffer.dtype == dtype
-    return product if known else None
+    product, sums = MatrixProduct.of(found), str(block.stores[0].buffer.dtype)
+    known = product.dtype in WORDS and SUMS[WORDS[product.dtype][1]] == sums
+    alike = all(load.buffer.dtype == product.dtype for load in operands)
+    return product if known and alike and product.sizes[0] <= _MOST_BATCHES else None
 
 
 _MOST_BATCHES = 65535
 """How many blocks a grid has at most along z."""
 
 
+def _operands(block: BlockInfo) -> tuple[BufferLoad, BufferLoad] | None:
+    """Returns the loads whose product a block adds up, each converted to the type of the sums."""
+    body = block.block.body
+    added = body.value if isinstance(body, BufferStore) else None
+    if not isinstance(added, Add) or not isinstance(body, BufferStore):
+        return None
+    of_sum, product = (added.a, added.b) if isinstance(added.a, BufferLoad) else (added.b, added.a)
+    if not isinstance(product, Mul) or not isinstance(of_sum, BufferLoad) or of_sum.buffer is not body.buffer:
+        return None
+    one, other = _converted(product.a, str(of_sum.dtype)), _converted(product.b, str(of_sum.dtype))
+    return None if one is None or other is None else (one, other)
+
+
+def _converted(e: object, sums: str) -> BufferLoad | None:
+    if isinstance(e, Cast) and e.dtype == sums and isinstance(e.value, BufferLoad):
+        return e.value
+    if isinstance(e, Call) and e.op == "tir.round_tf32" and isinstance(e.args[0], BufferLoad):
+        return e.args[0]
+    return None
+
+
 def _for_groups(product: MatrixProduct) -> bool:
     """Returns whether warp groups can compute a product that single warps can compute."""
-    whole = all(n % PANEL == 0 for n in product.sizes[1:]) and product.lanes == (_PIECE, _PIECE)
-    return product.dtype in GROUP_WORDS and whole
+    return product.dtype in GROUP_WORDS and product.lanes == (_PIECE, _PIECE)
 
 
-def _prepared(sch: Schedule, group: Group, product: MatrixProduct, read: bool) -> tuple[Any, MatrixForm]:
-    """Returns the stage that takes the sums from shared memory, or None, and the form that the product has now.
-
-    What other stages ``read`` is stored by a plain copy, for they cannot be scheduled around an intrinsic's pointers; so is what has
-    other axes than the product's form.
-    """
-    after = sch.get_block(group.blocks[1].name) if len(group.blocks) > 1 else None
-    if after is None and (read or not product.plain):
-        after = sch.cache_write(sch.get_block(group.anchor.name), 0, "shared")
-    return after, in_matrix_form(sch, product, after)
-
-
-def _shared_sums(read: bool, rows: np.ndarray, columns: np.ndarray) -> np.ndarray | float:
+def _shared_sums(taken: bool, rows: np.ndarray, columns: np.ndarray) -> np.ndarray | float:
     """Returns the bytes of the sums in shared memory, where another stage takes them."""
-    return rows * (columns + SUMS_OFFSET) * 4.0 if read else 0.0
+    return rows * (columns + SUMS_OFFSET) * 4.0 if taken else 0.0
 
 
 def _shared_in_turn(operands: np.ndarray, sums: np.ndarray | float) -> np.ndarray:
@@ -384,12 +459,14 @@ class GroupTilesPart(Part):
 
     def __init__(self, program: ProgramInfo, group: Group, product: MatrixProduct, machine: GpuModel) -> None:
         self.group, self.product, self.machine = group, product, machine
-        self.read = not program.is_output(group.anchor) or not product.plain
+        self.read = not program.is_output(group.anchor)
+        self.taken = self.read or not product.plain or any(n % TILE for n in product.sizes[1:])
+        """Whether a stage takes the sums from shared memory."""
         block = self.block = group.anchor
         self.name = f"groups_{block.name}"
         self.dtype = product.dtype
         self.batch, *sizes = product.sizes
-        self.m, self.n, self.k = (n // PANEL for n in sizes)
+        self.m, self.n, self.k = (-(-n // PANEL) for n in sizes)
         self.decisions = (
             Decision("row_groups", (1, 2)), Decision("column_groups", (1, 2)), Decision("row_tiles", (1, 2)),
             Decision("width", (64, 128, 192, 256)), Decision("versions", (1, 2, 3, 4, 5)), Decision("in_flight", (0, 1)),
@@ -407,44 +484,52 @@ class GroupTilesPart(Part):
             bool(row["in_flight"]),
             row["block_rows"],
         )
-        after, form = _prepared(sch, self.group, self.product, self.read)
+        multiples = (groups[0] * row["row_tiles"] * GROUP_ROWS, groups[1] * row["width"], STEPS)
+        after, form = self.product.in_form(sch, multiples, self.read)
         group_product(sch, self.block.name, sizes, after, form)
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         tall, wide = self._tiles(columns)
-        divides = (self.m % tall == 0) & (self.n % wide == 0)
+        useful = (tall < 2 * self.m) & (wide < 2 * self.n)
         ahead = (columns["versions"] <= self.k) | (columns["versions"] == 1)
         flying = (columns["in_flight"] == 0) | (columns["versions"] > 2)
-        beside = (columns["block_rows"] == 1) | (self.m / tall % columns["block_rows"] == 0)
+        beside = (columns["block_rows"] == 1) | (ceil_div(self.m, tall) % columns["block_rows"] == 0)
         fits = self.machine.fits(self._threads(columns), self._shared(columns), self._registers(columns))
-        return np.asarray(divides & ahead & flying & beside & fits)
+        return np.asarray(useful & ahead & flying & beside & fits)
 
     def costs(self, columns: Columns, rows: int) -> Costs:
         block, machine = self.block, self.machine
         (tall, wide), threads = self._tiles(columns), self._threads(columns)
-        blocks, warps = self.batch * self.m / tall * (self.n / wide), threads / WARP
+        down, along = ceil_div(self.m, tall), ceil_div(self.n, wide)
+        blocks, warps = self.batch * down * along, threads / WARP
+        ragged = np.where(
+            (self.m % tall == 0) & (self.n % wide == 0), 0.0, 1.0
+        )  # tiles at the ends are copied under conditions
         tile_bytes = (tall + wide) * PANEL * STEPS * 2.0
         products = 4.0 * columns["row_tiles"]
         instructions = 3 * products + 4 * tile_bytes / 16 / threads + 20
         flops = 2.0 * tall * wide * PANEL**2 * STEPS
         matrix = flops / machine.matrix_flops / GROUP_RATE
         operands = threads / WARP_GROUP * products * (PANEL + columns["width"]) * 16 * 2.0
-        moved = blocks * self.k * tile_bytes
+        moved = blocks * self.k * tile_bytes * (1 + 0.3 * ragged)
+        instructions = instructions * (1 + 0.5 * ragged)
         starting = instructions * np.maximum(1.0, warps / 4) + 2 * BARRIER_CYCLES + 60.0
         busy = np.where(columns["in_flight"] > 0, np.maximum(starting, matrix), starting + matrix)
         ahead = columns["versions"] - 1 - columns["in_flight"]
         fetch = FETCH_CYCLES + tile_bytes * machine.cores / machine.l2_bytes_per_cycle
         waiting = np.where(ahead > 0, np.maximum(0.0, fetch / np.maximum(1.0, ahead) - busy), fetch + 200.0)
-        beside = np.where(columns["block_rows"] > 1, columns["block_rows"], machine.cores / (self.n / wide))
-        beside = np.clip(beside, 1.0, self.m / tall)
-        across = np.clip(machine.cores / beside, 1.0, self.n / wide)
+        beside = np.where(columns["block_rows"] > 1, columns["block_rows"], machine.cores / along)
+        beside = np.clip(beside, 1.0, down)
+        across = np.clip(machine.cores / beside, 1.0, along)
         once = blocks / (beside * across) * (beside * tall + across * wide) * PANEL * self.k * STEPS * 2.0
+        touched = touched_bytes(self.group.blocks)
+        once *= min(1.0, touched / ((self.m + self.n) * PANEL * self.k * STEPS * 2.0 * self.batch))  # windows overlap
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * warps * self.k * instructions,
-            matrix_flops=block.flops / GROUP_RATE,
+            matrix_flops=blocks * self.k * flops / GROUP_RATE,
             shared_wavefronts=blocks * self.k * (operands + tile_bytes) / 128,
             l2_bytes=moved + 4.0 * block.spatial_size,
-            memory_bytes=np.maximum(touched_bytes(self.group.blocks), once),
+            memory_bytes=np.maximum(touched, once),
             blocks=blocks, threads=threads, registers=self._registers(columns), shared_bytes=self._shared(columns),
             chain_cycles=self.k * (busy + waiting) + 1500.0,
             coalescing=1.0, conflicts=1.0, versions=columns["versions"], rows=columns["row_tiles"],
@@ -463,7 +548,7 @@ class GroupTilesPart(Part):
 
     def _shared(self, columns: Columns) -> np.ndarray:
         tall, wide = self._tiles(columns)
-        sums = _shared_sums(self.read, columns["row_groups"] * PANEL, wide * PANEL)
+        sums = _shared_sums(self.taken, columns["row_groups"] * PANEL, wide * PANEL)
         return _shared_in_turn((tall + wide) * PANEL * STEPS * 2.0 * columns["versions"], sums) + 1024.0
 
     def _registers(self, columns: Columns) -> np.ndarray:
@@ -478,12 +563,14 @@ class WarpTilesPart(Part):
 
     def __init__(self, program: ProgramInfo, group: Group, product: MatrixProduct, machine: GpuModel) -> None:
         self.group, self.product, self.machine = group, product, machine
-        self.read = not program.is_output(group.anchor) or not product.plain
+        self.read = not program.is_output(group.anchor)
+        self.taken = self.read or not product.plain or any(n % TILE for n in product.sizes[1:])
+        """Whether a stage takes the sums from shared memory."""
         block = self.block = group.anchor
         self.name = f"warps_{block.name}"
-        self.dtype, self.bytes = product.dtype, product.left.buffer.dtype.bytes
+        self.dtype, self.bytes = product.dtype, product.product.roles.left.buffer.dtype.bytes
         self.batch, *sizes = product.sizes
-        self.m, self.n, self.k = (n // TILE for n in sizes)
+        self.m, self.n, self.k = (-(-n // TILE) for n in sizes)
         self.decisions = (
             Decision("row_warps", (1, 2, 4)), Decision("column_warps", (1, 2, 4)), Decision("row_tiles", (1, 2, 3, 4)),
             Decision("column_tiles", (1, 2, 3, 4)), Decision("steps", (1, 2, 4)), Decision("versions", (1, 2, 3, 4)),
@@ -494,26 +581,27 @@ class WarpTilesPart(Part):
             self.dtype, (row["row_warps"], row["column_warps"]), (row["row_tiles"], row["column_tiles"]), row["steps"],
             self.product.lanes, row["versions"],
         )  # fmt: skip
-        after, form = _prepared(sch, self.group, self.product, self.read)
+        tall, wide = row["row_warps"] * row["row_tiles"], row["column_warps"] * row["column_tiles"]
+        after, form = self.product.in_form(sch, (tall * TILE, wide * TILE, row["steps"] * TILE), self.read)
         warp_product(sch, self.block.name, sizes, after, form)
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         tall, wide = self._tiles(columns)
-        divides = (self.m % tall == 0) & (self.n % wide == 0) & (self.k % columns["steps"] == 0)
+        useful = (tall < 2 * self.m) & (wide < 2 * self.n) & (columns["steps"] < 2 * self.k)
         threads, (left, right) = self._threads(columns), self.product.lanes
         copied = (tall * columns["steps"] * TILE**2 % (threads * left) == 0) & (
             wide * columns["steps"] * TILE**2 % (threads * right) == 0
         )
-        ahead = (columns["versions"] <= self.k / columns["steps"]) | (columns["versions"] == 1)
+        ahead = (columns["versions"] <= ceil_div(self.k, columns["steps"])) | (columns["versions"] == 1)
         return np.asarray(
-            divides & copied & ahead & self.machine.fits(threads, self._shared(columns), self._registers(columns))
+            useful & copied & ahead & self.machine.fits(threads, self._shared(columns), self._registers(columns))
         )
 
     def costs(self, columns: Columns, rows: int) -> Costs:
         block, machine = self.block, self.machine
         (tall, wide), threads = self._tiles(columns), self._threads(columns)
-        blocks, warps = self.batch * self.m / tall * (self.n / wide), threads / WARP
-        steps = self.k / columns["steps"]
+        blocks, warps = self.batch * ceil_div(self.m, tall) * ceil_div(self.n, wide), threads / WARP
+        steps = ceil_div(self.k, columns["steps"])
         sums = columns["row_tiles"] * columns["column_tiles"]
         fragments = columns["row_tiles"] + columns["column_tiles"]
         each = TILE * TILE * self.bytes
@@ -521,13 +609,15 @@ class WarpTilesPart(Part):
         copies = tile_bytes / 16 / threads
         products = columns["steps"] * sums * 2 / _RATE[self.dtype]
         instructions = products + columns["steps"] * fragments * (each / 128 / 4 + 4) + 6 * copies + 10
-        moved = blocks * steps * tile_bytes
+        ragged = self._ragged(columns)
+        instructions = instructions * (1 + 0.5 * ragged)
+        moved = blocks * steps * tile_bytes * (1 + 0.3 * ragged)
         matrix = 2.0 * TILE**3 * sums * columns["steps"] * warps / machine.matrix_flops / _RATE[self.dtype]
         waiting = np.where(columns["versions"] > 1, FETCH_CYCLES / columns["versions"], FETCH_CYCLES + 200.0)
         busy = np.maximum(instructions * np.maximum(1.0, warps / 4), matrix)
         return machine.costs(
             rows, flops=block.flops, issue_slots=blocks * warps * steps * instructions,
-            matrix_flops=block.flops / _RATE[self.dtype],
+            matrix_flops=2.0 * TILE**3 * sums * columns["steps"] * warps * blocks * steps / _RATE[self.dtype],
             shared_wavefronts=blocks * steps * (warps * columns["steps"] * fragments * each / 128 + tile_bytes / 128),
             l2_bytes=moved + 4.0 * block.spatial_size,
             memory_bytes=machine.memory_bytes(touched_bytes(self.group.blocks), moved, blocks),
@@ -552,10 +642,21 @@ class WarpTilesPart(Part):
         tall, wide = self._tiles(columns)
         left = tall * TILE * (columns["steps"] * TILE * self.bytes + 16)
         right = columns["steps"] * TILE * (wide * TILE * self.bytes + 16)
-        sums = _shared_sums(self.read, columns["row_warps"] * TILE, wide * TILE)
+        sums = _shared_sums(self.taken, columns["row_warps"] * TILE, wide * TILE)
         return _shared_in_turn((left + right) * columns["versions"], sums)
+
+    def _ragged(self, columns: Columns) -> np.ndarray:
+        """Returns 1.0 where copies are under conditions or elements are found by digits of fused axes, else 0.0."""
+        (tall, wide), plain = self._tiles(columns), self.product.plain
+        divides = (self.m % tall == 0) & (self.n % wide == 0) & (self.k % columns["steps"] == 0)
+        return np.where(divides & plain & (not any(n % TILE for n in self.product.sizes[1:])), 0.0, 1.0)
 
     def _registers(self, columns: Columns) -> np.ndarray:
         fragment = 8.0 * self.bytes / 2
         sums = columns["row_tiles"] * columns["column_tiles"]
-        return 8.0 * sums + fragment * (columns["row_tiles"] + columns["column_tiles"]) + 40.0
+        (tall, wide), (left, right) = self._tiles(columns), self.product.lanes
+        copies = columns["steps"] * TILE**2 * (tall / left + wide / right) / self._threads(columns)
+        places = 40.0 + self._ragged(columns) * (
+            40.0 + 3.0 * copies
+        )  # each copy has an address and a condition of its own
+        return 8.0 * sums + fragment * (columns["row_tiles"] + columns["column_tiles"]) + places

@@ -1,14 +1,9 @@
-"""Products and convolutions on GPUs, by threads and on matrix units: schedules, costs and rules.
-
-:func:`threaded_product`, for convolutions too: tiles in shared memory, accumulators in registers. :func:`warp_product`: tiles of 16
-by 16, sums in registers of warps. :func:`group_product` (``wgmma`` of sm_90a): operands in swizzled shared memory, sums in
-registers. The two for matrix units share the steps below them.
-"""
+"""Products and convolutions on GPUs by threads: tiles in shared memory, sums in registers. Schedule, costs and rule."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +11,14 @@ import numpy as np
 
 from ...codegen.machine.target import BANKS, BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
-from ...tir.expr import Add, BufferLoad, Cast, IntImm, Mul, Var
+from ...tir.expr import Add, BufferLoad, Cast, Mul, Var
 from ...tir.stmt import BufferStore
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to
 from ..cost.gpu_model import GpuModel, GpuProduct, gpu_product, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..loop_steps import copy_ahead, extent_of, fuse_all, loops_within, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use
+from .product_form import OperandOrder, ProductAxes, axis_of_runs, in_product_form, length_of_lines, pads_around_lines
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
@@ -77,7 +73,10 @@ def threaded_product(
     hold zeros where tiles are longer than an axis.
     """
     block = sch.get_block(block) if isinstance(block, str) else block
-    copies, out = _in_fused_axes(sch, block, tiles, operands, epilogue, padding)
+    axes = ProductAxes(tiles.batch, tiles.rows, tiles.columns, tiles.reduced, tiles.inner, tiles.run)
+    orders = [OperandOrder(o.buffer, o.left, o.left and o.by_step) for o in operands]
+    multiples = (math.prod(tiles.sizes_of_rows), math.prod(tiles.sizes_of_columns), tiles.step)
+    copies, out = in_product_form(sch, block, axes, orders, multiples, epilogue, padding)
     *batch, i, j, k = sch.get_loops(block)
     r = sch.split(i, [None, *tiles.sizes_of_rows])
     c = sch.split(j, [None, *tiles.sizes_of_columns])
@@ -108,94 +107,6 @@ def threaded_product(
         sch.vectorize(lanes)
     if last is not None:
         sch.unroll(last)
-
-
-def _in_fused_axes(
-    sch: Schedule, block: Any, tiles: ThreadTiles, operands: Sequence[OperandTiles], epilogue: Any, padding: Sequence[str]
-) -> tuple[list[Any], Any]:  # fmt: skip
-    """Bring ``block`` into the axes ``[b,] i, j, k``, which the tiles divide. Returns the blocks that copy the operands and the one that
-    takes the result."""
-    sizes = [int(axis.dom.extent) for axis in sch.get(block).iter_vars]
-    batch = [_Fused.of(tiles.batch, sizes)] if tiles.batch else []
-    i, j = _Fused.of(tiles.rows, sizes), _Fused.of(tiles.columns, sizes)
-    k = _Fused.of(tiles.reduced, sizes).with_runs(tiles.inner, tiles.run)
-    copies = []
-    for n, operand in enumerate(operands):
-        again = any(other.buffer == operand.buffer for other in operands[n + 1 :])
-        copies.append(sch.reindex(block, operand.buffer, place=0 if again else None))
-    taken = sch.reindex(block, ("write", 0))
-    orders = [
-        [*batch, *((i, k) if operand.left and operand.by_step else (k, i if operand.left else j))]
-        for operand in operands
-    ]
-    result = [*batch, i, j]
-    for copy, order in zip([*copies, taken], [*orders, result], strict=True):
-        of_result = copy is taken
-        buffer = (sch.get(copy).reads if of_result else sch.get(copy).writes)[0].buffer
-        known = sch.get(block)
-        (region,) = [r for r in (known.writes if of_result else known.reads) if r.buffer is buffer]
-        axes = [axis.var for axis in known.iter_vars]
-        place = _places(order, [axes.index(r.min) for r in region.region])
-        sch.transform_layout(copy, ("read" if of_result else "write", 0), place)
-        sch.transform_block_layout(copy, place)
-    sch.transform_block_layout(block, _places([*result, k], range(len(sizes))))
-    for name in padding:
-        sch.compute_inline(name)
-    out = taken
-    if epilogue is not None:
-        out = sch.get_block(epilogue) if isinstance(epilogue, str) else epilogue
-        sch.compute_inline(taken)
-        sch.transform_block_layout(out, _places(result, range(len(sizes) - len(tiles.reduced))))
-    sch.pad_einsum(
-        block, [*[1 for _ in batch], *[math.prod(n) for n in (tiles.sizes_of_rows, tiles.sizes_of_columns)], tiles.step]
-    )
-    for n, copy in enumerate(copies):
-        consumers = sch.get_consumers(copy)
-        if consumers[0].name != block.name:
-            copies[n] = consumers[0]
-            sch.compute_inline(copy)
-    (consumer,) = sch.get_consumers(block)
-    if consumer.name != out.name:
-        sch.compute_inline(consumer)
-    sch.set_scope(block, 0, "local")
-    return copies, out
-
-
-@dataclass(frozen=True)
-class _Fused:
-    """An axis made of digits, the first one the most significant. A digit is the number of an axis, and the divisor, the remainder's
-    divisor (0: none) and the extent of its values."""
-
-    digits: tuple[tuple[int, int, int, int], ...]
-
-    @classmethod
-    def of(cls, axes: Sequence[int], extents: Sequence[int]) -> _Fused:
-        """Returns the fusion of axes in their order."""
-        return cls(tuple([(n, 1, 0, extents[n]) for n in axes]))
-
-    def with_runs(self, axis: int, run: int) -> _Fused:
-        """Returns this axis with the number in a run of ``axis`` as its last digit."""
-        if run <= 1:
-            return self
-        out = [(n, run, 0, size // run) if n == axis else (n, d, m, size) for n, d, m, size in self.digits]
-        return _Fused((*out, (axis, 1, run, run)))
-
-    def value(self, at: Mapping[int, Any]) -> Any:
-        """Returns the place on this axis by the values of the axes. One that ``at`` lacks has one value, 0."""
-        total: Any = 0
-        for n, divisor, remainder, size in self.digits:
-            digit = at.get(n, 0)
-            if n in at and divisor > 1:
-                digit = digit // divisor
-            if n in at and remainder:
-                digit = digit % remainder
-            total = total * size + digit
-        return total
-
-
-def _places(order: Sequence[_Fused], numbers: Sequence[int]) -> Callable[..., list[Any]]:
-    """Returns the function from values of the axes of these numbers to places on fused ones."""
-    return lambda *at: [fused.value(dict(zip(numbers, at, strict=True))) for fused in order]
 
 
 def _copy_together(sch: Schedule, copy: Any, outer: Any, tiles: ThreadTiles, operand: OperandTiles) -> None:
@@ -255,7 +166,7 @@ class ThreadTilesPart(Part):
             math.prod(block.extents[v] for v in axes) for axes in (roles.rows, roles.columns, roles.batch)
         ]
         self.steps = block.reduce_size
-        self.inner = _axis_of_runs(block)
+        self.inner = axis_of_runs(block)
         self.adds_zeros = _is_sum_of_products(block)
         self.padded = {use.buffer for b in product.padding for use in b.stores}
         self.decisions = (
@@ -312,24 +223,15 @@ class ThreadTilesPart(Part):
         side = self._rows() if use is self.roles.left else self.roles.columns
         if by_step and (self.inner is not None or use is self.roles.right or step % wide):
             return 1
-        if use.buffer in self.padded and not self._pads_around_lines(use):
+        if not pads_around_lines(use, self.product.padding):
             return 1
-        return wide if _length_of_lines(use, block.reduce if by_step else side, block) % wide == 0 else 1
+        return wide if length_of_lines(use, block.reduce if by_step else side, block) % wide == 0 else 1
 
     def _lanes_of_result(self, elements: int) -> int:
         """Returns how many columns a thread stores at once, 16 bytes or one."""
         (store,), wide = self.block.stores, 4
-        lines = _length_of_lines(store, self.roles.columns, self.block)
+        lines = length_of_lines(store, self.roles.columns, self.block)
         return wide if self.block.itemsize == 4 and lines % wide == 0 and elements % wide == 0 else 1
-
-    def _pads_around_lines(self, use: Use) -> bool:
-        """Returns whether the padding of an operand leaves the last dimension as it is."""
-        (source,) = [
-            load for b in self.product.padding for load in b.loads if use.buffer in {s.buffer for s in b.stores}
-        ]
-        last, (size, padded) = source.dims[-1], (source.buffer.shape[-1], use.buffer.shape[-1])
-        same = isinstance(size, IntImm) and isinstance(padded, IntImm) and size.value == padded.value
-        return bool(last) and source.offsets[-1] == 0 and same
 
     def mask(self, columns: Columns, rows: int) -> np.ndarray:
         threads, (tall, wide) = self._threads(columns), self._tile(columns)
@@ -434,21 +336,6 @@ class ThreadTilesPart(Part):
         return np.maximum(1.0, different / apart)
 
 
-def _length_of_lines(use: Use, axes: Sequence[Var], block: BlockInfo) -> int:
-    """Returns a divisor of the lengths of an operand's lines along ``axes``, and of the places where they begin. It is 1
-    where steps of the last axis are no neighbours."""
-    last = next((v for v in reversed(axes) if block.extents[v] > 1), None)
-    if last is None or use.stride(last) != 1:
-        return 1
-    left = [v for v in block.axes if block.extents[v] > 1 and v is not last]
-    start, size = 0, 1
-    for offset, extent in zip(reversed(use.offsets), reversed(use.buffer.shape), strict=True):
-        if not isinstance(extent, IntImm):
-            return 1
-        start, size = start + offset * size, size * extent.value
-    return math.gcd(block.extents[last], start, *[use.stride(v) or 0 for v in left])
-
-
 def _is_sum_of_products(block: BlockInfo) -> bool:
     """Returns whether zeros in the operands add nothing to the results."""
     body = block.block.body
@@ -463,17 +350,3 @@ def _is_sum_of_products(block: BlockInfo) -> bool:
         [x.value if isinstance(x, Cast) else x for x in (added.b.a, added.b.b)] if isinstance(added.b, Mul) else []
     )
     return bool(factors) and all(isinstance(x, BufferLoad) for x in factors)
-
-
-def _axis_of_runs(block: BlockInfo) -> Var | None:
-    """Returns the reduced axis whose neighbours should follow each other; None stands for the last one. Where that one is a window, it is
-    the longest one that is none. The steps of a tile then have one place in the window, which is computed once for a tile."""
-    windows = {v for use in block.loads for dim in use.dims if dim and len(dim) > 1 for v in dim}
-    others = [v for v in block.reduce if v not in windows and block.extents[v] > 1]
-    if block.reduce[-1] not in windows or not others:
-        return None
-    return max(others, key=lambda v: block.extents[v])
-
-
-_RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
-"""How fast matrix units multiply operands of a type, relative to float16."""
