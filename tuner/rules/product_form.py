@@ -18,7 +18,7 @@ from ..program import BlockInfo, Use
 
 @dataclass(frozen=True)
 class ProductAxes:
-    """The axes of a product by their numbers in its block, in the order in which those of one role are fused.
+    """The axes of a product by their numbers in its block, those of one role in the order of fusing.
 
     ``inner``: the reduced axis of which ``run`` neighbours are one after the other, before the other reduced axes go on.
     """
