@@ -141,6 +141,10 @@ class MethodSignatures:
         """Run the bodies of consecutive loops, one after the other, in one loop; returns its variable."""
         raise NotImplementedError
 
+    def online_softmax(self, block: Block, groups: int = 2, keys: int = 128) -> BlockRV:
+        """Compute attention, of which ``block`` stores the result, in one kernel on warp groups of sm_90a."""
+        raise NotImplementedError
+
     def pad_einsum(self, block: Block, padding: Sequence[int]) -> None:
         """Round the extents of a contraction's axes up to multiples of ``padding``, one number per axis."""
         raise NotImplementedError

@@ -6,13 +6,13 @@ from typing import Any
 
 from ...tir.expr import Call, Expr
 from ...tir.expr.intrinsics.matrix_operations import round_tf32, tf32_steps
-from ...tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
+from ...tir.expr.intrinsics.number_operations import FIXED_POINT, exp2, exp2_approx, fixed_point_steps
 from ...tir.stmt import PrimFunc
 from ...tir.walk import distinct, transform
 from ..machine.target import Target
 from ..math import EXPANDED, expand, named_sums
 
-LOWERED = EXPANDED | FIXED_POINT | {round_tf32.op}
+LOWERED = EXPANDED | FIXED_POINT | {round_tf32.op, exp2_approx.op}
 """The calls that :func:`lower_math` replaces."""
 
 
@@ -38,6 +38,10 @@ def lower_math(func: PrimFunc, target: Target | None = None) -> PrimFunc:
             return None
         if n.op == round_tf32.op:
             return tf32_steps(n)
+        if n.op == exp2_approx.op:
+            if target is not None and target.kind == "cuda" and n.dtype.element == "float32":
+                return None
+            n = Call(exp2.op, n.args, n.dtype)
         made = fixed_point_steps(n) if n.op in FIXED_POINT else expand(n, fused, scales)
         return None if made is not None and narrow and _is_wide(made) and not _is_wide(n) else made
 

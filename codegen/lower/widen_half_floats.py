@@ -37,7 +37,7 @@ from ...tir.walk import pre_order
 _EXACT = frozenset(op for op, row in OPERATIONS.items() if row.exact)
 """Operations whose result is representable when the operands are."""
 _AS_STORED = (
-    "tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret", "tir.wmma_dot", "tir.wgmma_dot", "tir.atomic_add",
+    "tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret", "tir.wmma_dot", "tir.wgmma_dot", "tir.wgmma_columns", "tir.wgmma_store", "tir.atomic_add",
     "tir.atomic_add_pair",
 )  # fmt: skip
 """Operations that take their half-width operands as memory holds them."""

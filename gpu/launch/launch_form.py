@@ -33,8 +33,8 @@ from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
 from ...tir.expr import Call, DType, Expr, IntImm, Var, const
-from ...tir.expr.intrinsics.matrix_operations import group_columns, is_warp_tile
-from ...tir.stmt import Allocate, AttrStmt, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, ROW_TILE, is_warp_tile, tile_columns
+from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import statements, substitute
 
 BLOCK_TAGS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
@@ -95,12 +95,28 @@ SWIZZLED_ALIGNMENT = 1024
 
 def threads_of_tile(dtype: DType) -> int:
     """Returns how many threads hold a value of ``dtype`` together, or 0 where each has its own."""
-    return WARP if is_warp_tile(dtype) else WARP_GROUP if group_columns(dtype) else 0
+    return WARP if is_warp_tile(dtype) else WARP_GROUP if tile_columns(dtype) or dtype == ROW_TILE else 0
 
 
 def threads_of_scope(scope: str) -> int:
     """Returns how many threads hold the tiles of a buffer of this scope together, or 0 for other buffers."""
     return WARP if scope.startswith("wmma.") else WARP_GROUP if scope.startswith("wgmma.") else 0
+
+
+ROWS_SCOPE = "wgmma.rows"
+"""The scope of buffers whose last dimension is a number for each row of sums."""
+
+
+def held_of(buffer: Buffer, elements: int) -> int:
+    """Returns how many of so many elements of a buffer a thread holds. Of numbers of rows they are those of its two rows."""
+    if buffer.scope == ROWS_SCOPE:
+        return elements * 2 // GROUP_ROWS
+    return elements // (threads_of_scope(buffer.scope) or 1)
+
+
+def tile_rank(buffer: Buffer) -> int:
+    """Returns how many of the last dimensions of a buffer of tiles are one tile."""
+    return 1 if buffer.scope == ROWS_SCOPE else 2
 
 
 SCOPE_ATTR = "gpu.shared_scope"

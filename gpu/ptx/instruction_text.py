@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...codegen.backend.emitter import EXPRESSIONS, EmitError
 from ...codegen.llvm.emit import TABLES
 from ...codegen.llvm.function_builder import llvm_type, memory_type, sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope
+from ...codegen.machine.target import WARP_GROUP
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import Broadcast, BufferLoad, Call, DType, Expr, FloatImm, IntImm, all_
+from ...tir.expr import Broadcast, BufferLoad, Call, Cast, DType, Expr, FloatImm, IntImm, Ramp, all_
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
+    GROUP_ROWS,
+    GROUP_STEPS,
+    OPERANDS,
+    ROW_TILE,
     TRANSPOSED_LOADS,
     WARP_LOADS,
     group_columns,
     group_steps,
+    tile_columns,
 )
 from ...tir.stmt import Buffer, BufferStore
 from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import COPY, EXPECT, INIT, PIECE
-from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, threads_of_tile
+from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, held_of, threads_of_tile
 from ..launch.software_pipeline import COMMIT_COPIES, WAIT_FOR_COPIES, padded_copy
+from ..launch.tile_arithmetic import elementwise
 
 _BYTES = (4, 8, 16)
 """What one instruction copies."""
@@ -284,8 +291,10 @@ def _struct(type_: str, count: int) -> str:
 
 def _fragment(dtype: DType) -> tuple[str, int]:
     element = dtype.element
-    if group_columns(dtype):
-        return "float", group_columns(dtype) // 2
+    if dtype == ROW_TILE:
+        return "float", 2
+    if tile_columns(dtype):
+        return ("i32", tile_columns(dtype) // 4) if dtype.element in OPERANDS else ("float", group_columns(dtype) // 2)
     return _PARTS[element] if element in _PARTS else (llvm_type(element), _SUMS)
 
 
@@ -304,10 +313,11 @@ def _parts(em: LlvmScope, value: str, dtype: DType, operand: bool = False) -> tu
 def _place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtype: DType) -> str:
     """Returns the address of the sums that this thread has of a tile."""
     where = em.total(em.lane_offsets(buffer, indices).start)
-    threads = threads_of_tile(dtype)
     if any(n % dtype.lanes for n in (where.const, *where.terms.values())):
         raise EmitError(f"a tile of {buffer.name} does not begin where one ends")
-    return em.pointer(buffer, Linear(where.const // threads, {k: v // threads for k, v in where.terms.items()}))
+    return em.pointer(
+        buffer, Linear(held_of(buffer, where.const), {k: held_of(buffer, v) for k, v in where.terms.items()})
+    )
 
 
 def loaded(em: LlvmScope, e: BufferLoad) -> str:
@@ -332,6 +342,104 @@ def splat_of_tile(em: LlvmScope, e: Broadcast) -> str:
     if getattr(e.value, "value", None) != 0:
         raise EmitError(f"tiles of warps begin with zeros, not with {e.value}")
     return "zeroinitializer"
+
+
+def _whole(em: LlvmScope, dtype: DType, values: Sequence[str]) -> str:
+    """Returns a tile of which this thread holds the registers ``values``."""
+    type_, out = _fragment(dtype), "poison"
+    for n, value in enumerate(values):
+        out = em.fn.pure(f"insertvalue {_struct(*type_)} {out}, {type_[0]} {value}, {n}")
+    return out
+
+
+def tile_arithmetic(em: LlvmScope, e: Expr) -> str:
+    """Returns the registers of arithmetic on tiles: that on the numbers of this thread, one after the other."""
+    if (
+        isinstance(e, Cast)
+        and tile_columns(e.dtype)
+        and e.dtype.element in OPERANDS
+        and e.value.dtype.element == "float32"
+    ):
+        return _whole(em, e.dtype, _rounded_pairs(em, e))
+    if e.dtype.element != "float32":
+        raise EmitError(f"arithmetic on tiles is in float32, not in {e.dtype.element}; cast at the end")
+    return _whole(em, e.dtype, _numbers(em, e))
+
+
+_PAIRED = {"float16": ("<2 x half>", "f16x2"), "bfloat16": ("<2 x bfloat>", "bf16x2")}
+
+
+def _rounded_pairs(em: LlvmScope, e: Cast) -> list[str]:
+    """Returns neighbouring numbers of a tile rounded, two in a register."""
+    values, (kind, word) = _numbers(em, e.value), _PAIRED[e.dtype.element]
+    out = []
+    for low, high in zip(values[::2], values[1::2], strict=True):
+        pair = em.fn.pure(em.fn.intrinsic(f"llvm.nvvm.ff2{word}.rn", kind, ["float", "float"], [high, low]))
+        out.append(em.fn.pure(f"bitcast {kind} {pair} to i32"))
+    return out
+
+
+def _numbers(em: LlvmScope, e: Expr) -> list[str]:
+    """Returns the numbers of this thread of an expression on tiles.
+
+    For each eight columns they are two neighbours in each of its two rows, which are eight apart.
+    """
+    leaves, number = elementwise(e)
+    found = {}
+    for var, leaf in leaves.items():
+        found[var] = _leaf(em, leaf)
+        if isinstance(leaf, Ramp) and leaf.dtype.is_int:
+            em.indices.add(var)
+    out = []
+    for n in range(_count(e.dtype)):
+        for var, values in found.items():
+            em.vars[var] = values[n]
+        out.append(em.value(number))
+    for var in found:
+        del em.vars[var]
+    return out
+
+
+def _count(dtype: DType) -> int:
+    return 2 if dtype.lanes == ROW_TILE.lanes else dtype.lanes // WARP_GROUP
+
+
+def _leaf(em: LlvmScope, e: Expr) -> list[str]:
+    """Returns the numbers of this thread of a part of an expression on tiles."""
+    count = _count(e.dtype)
+    if isinstance(e, Broadcast):
+        return [em.value(e.value)] * count
+    if isinstance(e, Ramp):
+        return _lane_numbers(em, e)
+    values = _parts(em, em.value(e), e.dtype)[1]
+    if e.dtype.element == "float32":
+        return values
+    kind = _PAIRED[e.dtype.element][0]
+    pairs = [em.fn.pure(f"bitcast i32 {v} to {kind}") for v in values]
+    return [em.fn.pure(f"extractelement {kind} {pair}, i64 {k}") for pair in pairs for k in (0, 1)]
+
+
+def _lane_numbers(em: LlvmScope, e: Ramp) -> list[str]:
+    """Returns which numbers of a tile, counted row by row, are those of this thread."""
+    row, column = _first_number(em)
+    base, stride = em.index(e.base), em.index(e.stride)
+    columns = e.lanes // GROUP_ROWS
+    out = []
+    for n in range(_count(e.dtype)):
+        eight, half, k = (0, n, 0) if columns == 1 else (n // 4, n // 2 % 2, n % 2)
+        at = em.fn.pure(f"mul i64 {em.fn.pure(f'add i64 {row}, {8 * half}')}, {columns}")
+        if columns > 1:
+            at = em.fn.pure(f"add i64 {at}, {em.fn.pure(f'add i64 {column}, {8 * eight + k}')}")
+        out.append(em.fn.pure(f"add i64 {base}, {em.fn.pure(f'mul i64 {at}, {stride}')}"))
+    return out
+
+
+def _first_number(em: LlvmScope) -> tuple[str, str]:
+    """Returns the row and the column of the first number of this thread in a tile of a warp group."""
+    fn = em.fn
+    thread = fn.pure(f"zext i32 {fn.pure(fn.intrinsic('llvm.nvvm.read.ptx.sreg.tid.x', 'i32', [], []))} to i64")
+    row = fn.pure(f"add i64 {fn.pure(f'mul i64 {_part(em, thread, 5, 3)}, 16')}, {_part(em, thread, 2, 7)}")
+    return row, fn.pure(f"shl i64 {_part(em, thread, 0, 3)}, 1")
 
 
 def _halves(em: LlvmScope, e: Call) -> str:
@@ -525,17 +633,80 @@ def _fence(em: LlvmScope, e: Call) -> str:
 def _group_dot(em: LlvmScope, e: Call) -> str:
     sums, left, right = e.args
     columns = group_columns(sums.dtype)
-    count, words = columns // 2, ".".join(_GROUP_WORDS[operand.dtype.element] for operand in (left, right))
-    registers = ", ".join(f"${n}" for n in range(count))
+    count, types = columns // 2, ".".join(_GROUP_WORDS[operand.dtype.element] for operand in (left, right))
     # PTX calls operands transposed whose steps are rows of shared memory; those of float8 are not
-    apart = [int((operand is right) != is_transposed(operand)) for operand in (left, right)]
-    said = "" if left.dtype.bits == 8 else f", {apart[0]}, {apart[1]}"
-    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{group_steps(left.dtype)}.f32.{words}"
+    within = isinstance(left, Call) and left.op in GROUP_LOADS
+    apart = [int((operand is right) != is_transposed(operand)) for operand in ((left, right) if within else (right,))]
+    said = "" if left.dtype.bits == 8 else "".join(f", {n}" for n in apart)
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{group_steps(left.dtype)}.f32.{types}"
+    begins = isinstance(sums, Broadcast)
+    if begins:
+        splat_of_tile(em, sums)
+    first = count if begins else 2 * count
+    if within:
+        given, words, a, at = f", i64 {em.value(left)}", ",l", f"${first}", first + 1
+    else:
+        registers = _parts(em, em.value(left), left.dtype)[1]
+        at = first + len(registers)
+        given, words = "".join(f", i32 {r}" for r in registers), ",r" * len(registers)
+        a = f"{{{', '.join(f'${n}' for n in range(first, at))}}}"
     text = (
-        "{ .reg .pred go; setp.eq.b32 go, 0, 0; "
-        f"{shape} {{{registers}}}, ${2 * count}, ${2 * count + 1}, go, 1, 1{said}; }}"
+        f"{{ .reg .pred go; setp.{'ne' if begins else 'eq'}.b32 go, 0, 0; "
+        f"{shape} {{{', '.join(f'${n}' for n in range(count))}}}, {a}, ${at}, go, 1, 1{said}; }}"
     )
-    return _through(em, sums, text, f", i64 {em.value(left)}, i64 {em.value(right)}", ",l,l")
+    more, words = f"{given}, i64 {em.value(right)}", f"{words},l"
+    if not begins:
+        return _through(em, sums, text, more, words)
+    whole, types = _sums(sums)
+    constraints = ",".join(["=f"] * len(types)) + words
+    return em.fn.emit(f'call {whole} asm sideeffect "{text}", "{constraints},~{{memory}}"({more[2:]}) convergent')
+
+
+def _row_reduction(em: LlvmScope, e: Call, combine: Callable[[str, str], str]) -> str:
+    """Returns the reductions of the two rows of which this thread holds numbers; four neighbouring threads hold a row together."""
+    values = _parts(em, em.value(e.args[0]), e.args[0].dtype)[1]
+    out = []
+    for half in (0, 1):
+        own = [v for n, v in enumerate(values) if n // 2 % 2 == half]
+        while len(own) > 1:
+            own = [*[combine(a, b) for a, b in zip(own[::2], own[1::2], strict=False)], *own[len(own) // 2 * 2 :]]
+        (found,) = own
+        for distance in (1, 2):
+            name, types = "llvm.nvvm.shfl.sync.bfly.f32", ["i32", "float", "i32", "i32"]
+            other = em.fn.emit(em.fn.intrinsic(name, "float", types, ["-1", found, str(distance), "31"]))
+            found = combine(found, other)
+        out.append(found)
+    return _whole(em, ROW_TILE, out)
+
+
+def _row_max(em: LlvmScope, e: Call) -> str:
+    return _row_reduction(em, e, lambda a, b: em.fn.called("llvm.maximum.f32", "float", a, b))
+
+
+def _row_sum(em: LlvmScope, e: Call) -> str:
+    return _row_reduction(em, e, lambda a, b: em.fn.pure(f"fadd float {a}, {b}"))
+
+
+def _across(em: LlvmScope, e: Call) -> str:
+    rows = _parts(em, em.value(e.args[0]), ROW_TILE)[1]
+    return _whole(em, e.dtype, [rows[n // 2 % 2] for n in range(_count(e.dtype))])
+
+
+def _columns(em: LlvmScope, e: Call) -> str:
+    tile, first = e.args
+    registers = _parts(em, em.value(tile), tile.dtype)[1]
+    begin = _constant_of(first) // 4
+    return _whole(em, e.dtype, registers[begin : begin + GROUP_STEPS // 4])
+
+
+def _constant_of(e: Expr) -> int:
+    if not isinstance(e, IntImm):
+        raise EmitError(f"the first column of an operand, {e}, is no constant")
+    return e.value
+
+
+def _exp2_approx(em: LlvmScope, e: Call) -> str:
+    return em.fn.called("llvm.nvvm.ex2.approx.ftz.f", "float", em.value(e.args[0]))
 
 
 def _wait(em: LlvmScope, e: Call) -> str:
@@ -553,19 +724,21 @@ def _commit(em: LlvmScope, e: Call) -> str:
 def _group_store(em: LlvmScope, e: Call) -> str:
     """Write the sums of this thread: two neighbours of each eight columns in two rows, eight rows apart."""
     first, value = e.args[0].args[0], e.args[2]  # type: ignore[attr-defined]
-    whole, types = _sums(value)
-    text, fn = em.value(value), em.fn
+    registers, fn = _parts(em, em.value(value), value.dtype)[1], em.fn
     start, stride = em.address(first), em.index(e.args[1])
-    thread = fn.pure(f"zext i32 {fn.pure(fn.intrinsic('llvm.nvvm.read.ptx.sreg.tid.x', 'i32', [], []))} to i64")
-    row = fn.pure(f"add i64 {fn.pure(f'mul i64 {_part(em, thread, 5, 3)}, 16')}, {_part(em, thread, 2, 7)}")
-    column = fn.pure(f"shl i64 {_part(em, thread, 0, 3)}, 1")
-    align = 8 if isinstance(e.args[1], IntImm) and e.args[1].value % 2 == 0 else 4
+    row, column = _first_number(em)
+    size = value.dtype.element.bytes
+    kind = "float" if size == 4 else "i16"
+    align = 2 * size if isinstance(e.args[1], IntImm) and e.args[1].value % 2 == 0 else size
     for half in (0, 1):
         line = fn.pure(f"mul i64 {fn.pure(f'add i64 {row}, {8 * half}')}, {stride}")
-        place = fn.pure(f"getelementptr float, ptr {start}, i64 {fn.pure(f'add i64 {line}, {column}')}")
-        for n in range(len(types) // 4):
-            pair = [fn.pure(f"extractvalue {whole} {text}, {4 * n + 2 * half + k}") for k in (0, 1)]
-            at = fn.pure(f"getelementptr float, ptr {place}, i64 {8 * n}")
+        place = fn.pure(f"getelementptr {kind}, ptr {start}, i64 {fn.pure(f'add i64 {line}, {column}')}")
+        for n in range(tile_columns(value.dtype) // 8):
+            at = fn.pure(f"getelementptr {kind}, ptr {place}, i64 {8 * n}")
+            if size == 2:
+                fn.do(f"store i32 {registers[2 * n + half]}, ptr {at}, align {align}")
+                continue
+            pair = registers[4 * n + 2 * half : 4 * n + 2 * half + 2]
             fn.do(f"store <2 x float> {fn.joined('<2 x float>', 'float', pair)}, ptr {at}, align {align}")
     em.touch(first.buffer.data)
     return "0"
@@ -578,6 +751,7 @@ def _part(em: LlvmScope, thread: str, low: int, mask: int) -> str:
 GROUP_TILE_CALLS = {
     "wgmma_left": _steps_within, "wgmma_left_t": _steps_apart, "wgmma_right": _steps_apart,
     "wgmma_right_t": _steps_within, "wgmma_fence": _fence, "wgmma_dot": _group_dot, "wgmma_commit": _commit,
-    "wgmma_wait": _wait, "wgmma_store": _group_store,
+    "wgmma_wait": _wait, "wgmma_store": _group_store, "wgmma_row_max": _row_max, "wgmma_row_sum": _row_sum,
+    "wgmma_across": _across, "wgmma_columns": _columns, "exp2_approx": _exp2_approx,
 }  # fmt: skip
 """Emitters by the operation's name. Operands are descriptors, 64-bit numbers; sums are what a thread has of them."""

@@ -85,12 +85,13 @@ from ..launch.launch_form import (
     SWIZZLED,
     SWIZZLED_ALIGNMENT,
     GpuError,
+    held_of,
     is_shared,
     tag_of,
-    threads_of_scope,
     threads_of_tile,
 )
 from ..launch.software_pipeline import ASYNC_SCOPE
+from ..launch.tile_arithmetic import is_leaf
 from .instruction_text import (
     ATOMIC_CALLS,
     BULK_CALLS,
@@ -103,6 +104,7 @@ from .instruction_text import (
     start_copy,
     store_fragment,
     swizzled_pointer,
+    tile_arithmetic,
 )
 
 _PIECE = 16
@@ -188,6 +190,12 @@ class PtxEmitter(LlvmEmitter):
         self.analyzer.bind(s.loop_var, (0, None))
         self.stmt(s.body)
 
+    def value(self, e: Expr) -> str:
+        """Return the value of an expression; of arithmetic on tiles, the registers of this thread."""
+        if e.dtype.lanes > 1 and threads_of_tile(e.dtype) and not is_leaf(e):
+            return tile_arithmetic(self, e)
+        return LlvmEmitter.value(self, e)
+
     def store(
         self, buffer: Buffer, indices: tuple[Expr, ...], value: str, dtype: DType, predicate: Expr | None
     ) -> None:
@@ -236,7 +244,7 @@ def _allocate(em: PtxEmitter, s: Allocate) -> None:
         em.own_memory.add(pointer)
     else:
         elements = constant_elements(s.buffer)
-        pointer = em.scratch_memory(s.buffer, elements and elements // (threads_of_scope(s.buffer.scope) or 1))
+        pointer = em.scratch_memory(s.buffer, elements and held_of(s.buffer, elements))
     em.bases[s.buffer.data] = pointer
     em.stmt(s.body)
 

@@ -37,6 +37,7 @@ from ..launch.launch_form import (
     BLOCK_TAGS,
     THREAD_TAGS,
     GpuError,
+    held_of,
     inside_threads,
     is_private,
     is_shared,
@@ -234,7 +235,7 @@ class _Simulator:
                 self.counting.shared_bytes += prod(shape) * b.dtype.bytes
         elif threads_of_scope(b.scope):
             if self.counting is not None and self.counting.sampling:
-                self.counting.own_elements += prod(shape) // threads_of_scope(b.scope)
+                self.counting.own_elements += held_of(b, prod(shape))
             made = WatchedArray(b, shape, None, "tile", max(1, self.lanes.count // threads_of_scope(b.scope)))
         elif is_private(b.scope):
             if self.counting is not None and self.counting.sampling:

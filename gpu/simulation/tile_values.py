@@ -9,20 +9,24 @@ import numpy as np
 
 from ...codegen.lower.tile_accesses import tile_rows, tile_spans
 from ...codegen.machine.target import WARP, WARP_GROUP
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr
-from ...tir.expr.dtype import from_bits
+from ...tir.expr import Broadcast, BufferLoad, Call, Expr, Ramp
+from ...tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits, from_bits
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
     GROUP_ROWS,
     TRANSPOSED_LOADS,
     WARP_LOADS,
+    across,
     dot_of_group,
     dot_of_tiles,
     group_columns,
     group_steps,
+    rows_of,
+    tile_part,
 )
 from ...tir.stmt import Buffer
-from ..launch.launch_form import GpuError, threads_of_scope, threads_of_tile
+from ..launch.launch_form import GpuError, threads_of_scope, threads_of_tile, tile_rank
+from ..launch.tile_arithmetic import elementwise, is_leaf
 from .kernel_counts import KernelCounts
 from .lane_values import Mask, evaluate, held_type
 from .watched_memory import RaceError, RunningThreads, WatchedArray
@@ -39,13 +43,16 @@ class WarpMemory(Protocol):
     def _memory(self, buffer: Buffer) -> WatchedArray: ...
 
 
-def whole_teams(sim: WarpMemory, mask: Mask, threads: int) -> None:
-    """Raise GpuError unless all threads of all warps, or warp groups, take part."""
-    if sim.lanes.threads % threads or not (mask is True or np.all(mask)):
+def whole_teams(sim: WarpMemory, mask: Mask, threads: int) -> np.ndarray:
+    """Return which warps, or warp groups, take part; GpuError where only some threads of one do."""
+    together = sim.lanes.threads % threads == 0
+    parts = np.broadcast_to(mask, (sim.lanes.count,)).reshape(-1, threads) if together else None
+    if parts is None or (parts != parts[:, :1]).any():
         name = "warp" if threads == WARP else "warp group"
         raise GpuError(
             f"not all threads of a {name} take part in an operation on tiles; threadIdx.x has to be {threads} long"
         )
+    return parts[:, 0]
 
 
 def tile_value(e: Expr, sim: Any, mask: Mask) -> Any:
@@ -53,19 +60,49 @@ def tile_value(e: Expr, sim: Any, mask: Mask) -> Any:
     if isinstance(e, Call) and e.op in _OPERATIONS:
         return _OPERATIONS[e.op](e, sim, mask)
     threads = threads_of_tile(e.dtype)
+    if threads and not is_leaf(e):
+        return _arithmetic(e, threads, sim, mask)
     if not threads or not isinstance(e, (Broadcast, BufferLoad)):
         raise GpuError(f"the simulated GPU cannot evaluate {e}")
     whole_teams(sim, mask, threads)
     if isinstance(e, Broadcast):
-        value = np.asarray(evaluate(e.value, sim, mask)).astype(held_type(e.dtype.element))
-        return np.full((sim.lanes.count // threads, e.dtype.lanes), value)
+        number = _of_teams(e.value, threads, sim, mask).astype(held_type(e.dtype.element))
+        return np.broadcast_to(number, (sim.lanes.count // threads, e.dtype.lanes))
     sim.products.uses(e.buffer)
     return _registers(e, sim, mask)
 
 
+def _arithmetic(e: Expr, threads: int, sim: Any, mask: Mask) -> Any:
+    """Return arithmetic on tiles, number by number."""
+    whole_teams(sim, mask, threads)
+    leaves, number = elementwise(e)
+    for var, leaf in leaves.items():
+        if isinstance(leaf, Broadcast):
+            sim.values[var] = _of_teams(leaf.value, threads, sim, mask)
+        elif isinstance(leaf, Ramp):
+            first, step = [_of_teams(x, threads, sim, mask) for x in (leaf.base, leaf.stride)]
+            sim.values[var] = first + step * np.arange(leaf.lanes)
+        else:
+            sim.values[var] = tile_value(leaf, sim, mask)
+    found = np.broadcast_to(evaluate(number, sim, True), (sim.lanes.count // threads, e.dtype.lanes))
+    for var in leaves:
+        del sim.values[var]
+    return found.astype(held_type(e.dtype.element))
+
+
+def _of_teams(e: Expr, threads: int, sim: Any, mask: Mask) -> Any:
+    """Return a scalar for each warp or warp group, as a column; GpuError where it differs between its threads."""
+    value = np.broadcast_to(evaluate(e, sim, mask), (sim.lanes.count,)).reshape(-1, threads)
+    same = (value == value[:, :1]) | ((value != value) & (value[:, :1] != value[:, :1]))
+    if not same.all():
+        raise GpuError(f"the threads of a tile have different values of {e}")
+    return value[:, :1]
+
+
 def _registers(e: BufferLoad, sim: Any, mask: Mask) -> Any:
     memory, place = _fragment(sim, e.buffer, e.indices, mask)
-    return memory.array[place].reshape(-1, e.dtype.lanes).astype(held_type(e.dtype.element))
+    found = memory.array[place].reshape(-1, e.dtype.lanes)
+    return bfloat16_from_bits(found) if e.dtype.kind == "bfloat" else found.astype(held_type(e.dtype.element))
 
 
 def _dot(e: Call, sim: Any, mask: Mask) -> Any:
@@ -77,10 +114,11 @@ def _dot(e: Call, sim: Any, mask: Mask) -> Any:
 def _load(e: Call, sim: Any, mask: Mask) -> Any:
     threads = WARP_GROUP if e.op in GROUP_LOADS else WARP
     memory, indices, lanes = _in_memory(sim, e, mask, threads)
-    found = memory.load(indices, True, lanes, sim.epoch).reshape(-1, e.dtype.lanes)
+    active = np.repeat(whole_teams(sim, mask, threads), e.dtype.lanes)
+    found = memory.load(indices, True if active.all() else active, lanes, sim.epoch).reshape(-1, e.dtype.lanes)
     if threads == WARP_GROUP:
         lead = [] if memory.lead == "global" else [lanes.block - lanes.first]
-        sim.products.reads(memory, (*lead, *[np.broadcast_to(i, lanes.block.shape) for i in indices]))
+        sim.products.reads(memory, tuple([np.broadcast_to(i, active.shape)[active] for i in (*lead, *indices)]))
     if e.dtype.is_storage:  # memory has bytes
         found = from_bits(found, e.dtype)
     if e.op in TRANSPOSED_LOADS:
@@ -94,14 +132,36 @@ def _group_fence(e: Call, sim: Any, mask: Mask) -> Any:
 
 def _group_dot(e: Call, sim: Any, mask: Mask) -> Any:
     whole_teams(sim, mask, WARP_GROUP)
-    sim.products.begins(sums_of(e))
-    c, a, b = _registers(e.args[0], sim, mask), *[tile_value(x, sim, mask) for x in e.args[1:]]  # type: ignore[arg-type]
+    if isinstance(e.args[0], Broadcast):
+        c = tile_value(e.args[0], sim, mask)
+        if c.any():
+            raise GpuError(f"products of warp groups begin with zeros, not with {e.args[0].value}")
+    else:
+        sums_of(e)
+        c = _registers(e.args[0], sim, mask)  # type: ignore[arg-type]
+    a, b = [tile_value(x, sim, mask) for x in e.args[1:]]
     return dot_of_group(c, a, b)
 
 
 def _group_wait(e: Call, sim: Any, mask: Mask) -> Any:
     sim.products.waits(int(evaluate(e.args[1], sim, mask)))
     return _own_sums(e, sim, mask)
+
+
+def _row_max(e: Call, sim: Any, mask: Mask) -> Any:
+    return rows_of(tile_value(e.args[0], sim, mask), np.max)
+
+
+def _row_sum(e: Call, sim: Any, mask: Mask) -> Any:
+    return rows_of(tile_value(e.args[0], sim, mask), np.sum)
+
+
+def _across(e: Call, sim: Any, mask: Mask) -> Any:
+    return across(tile_value(e.args[0], sim, mask), e.dtype.lanes)
+
+
+def _columns(e: Call, sim: Any, mask: Mask) -> Any:
+    return tile_part(tile_value(e.args[0], sim, mask), evaluate(e.args[1], sim, mask))
 
 
 def _own_sums(e: Call, sim: Any, mask: Mask) -> Any:
@@ -113,20 +173,26 @@ def _own_sums(e: Call, sim: Any, mask: Mask) -> Any:
 
 _OPERATIONS = {
     **dict.fromkeys((*WARP_LOADS, *GROUP_LOADS), _load), "tir.wmma_dot": _dot, "tir.wgmma_fence": _group_fence,
-    "tir.wgmma_dot": _group_dot, "tir.wgmma_wait": _group_wait,
+    "tir.wgmma_dot": _group_dot, "tir.wgmma_wait": _group_wait, "tir.wgmma_row_max": _row_max,
+    "tir.wgmma_row_sum": _row_sum, "tir.wgmma_across": _across, "tir.wgmma_columns": _columns,
 }  # fmt: skip
 
 
 def store_fragment(sim: Any, buffer: Buffer, indices: Sequence[Expr], value: Any, mask: Mask) -> None:
     """Write a tile to the registers of each warp or warp group."""
     memory, place = _fragment(sim, buffer, indices, mask)
-    memory.array[place] = value.reshape(-1, *memory.shape[-2:])
+    value = bfloat16_to_bits(value) if buffer.dtype.kind == "bfloat" else value
+    value = value.reshape(-1, *memory.shape[-tile_rank(buffer) :])
+    active = whole_teams(sim, mask, threads_of_scope(buffer.scope))
+    memory.array[tuple([p[active] for p in place])] = np.broadcast_to(value, (len(active), *value.shape[1:]))[active]
 
 
 def store_tile(sim: Any, e: Call, mask: Mask) -> None:
     """Write a tile of each warp or warp group to memory that threads share."""
     memory, indices, lanes = _in_memory(sim, e, mask, threads_of_tile(e.args[2].dtype))
-    memory.store(tile_value(e.args[2], sim, mask).reshape(-1), indices, True, lanes, sim.epoch)
+    threads, value = threads_of_tile(e.args[2].dtype), tile_value(e.args[2], sim, mask)
+    active = np.repeat(whole_teams(sim, mask, threads), e.args[2].dtype.lanes)
+    memory.store(value.reshape(-1), indices, True if active.all() else active, lanes, sim.epoch)
 
 
 def _fragment(sim: Any, buffer: Buffer, indices: Sequence[Expr], mask: Mask) -> tuple[WatchedArray, Any]:
@@ -134,7 +200,9 @@ def _fragment(sim: Any, buffer: Buffer, indices: Sequence[Expr], mask: Mask) -> 
     if not threads:
         raise GpuError(f"buffer {buffer.name} of scope {buffer.scope} holds no tiles of warps")
     teams = sim.lanes.count // threads
-    lead = [np.broadcast_to(evaluate(i, sim, mask), (sim.lanes.count,))[::threads] for i in indices[:-2]]
+    lead = [
+        np.broadcast_to(evaluate(i, sim, mask), (sim.lanes.count,))[::threads] for i in indices[: -tile_rank(buffer)]
+    ]
     return sim._memory(buffer), (np.arange(teams), *lead)
 
 
@@ -231,6 +299,8 @@ class GroupProducts:
             self.unfenced.add(buffer)
         elif value.op == "tir.wgmma_fence":
             self.unfenced.discard(buffer)
+        elif value.op == "tir.wgmma_dot":
+            self.begins(buffer)
 
 
 def sums_of(e: Call) -> Buffer:

@@ -166,7 +166,7 @@ def moved_accesses(
 
 _RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3}
 _SCOPE = re.compile(
-    r"(global|shared|warp|local|texture|wmma\.(?:matrix_a|matrix_b|accumulator)|wgmma\.accumulator|m16n8k8\.matrix[ABC]|amx\.tmm)"
+    r"(global|shared|warp|local|texture|wmma\.(?:matrix_a|matrix_b|accumulator)|wgmma\.(?:accumulator|rows)|m16n8k8\.matrix[ABC]|amx\.tmm)"
     r"((?:\.[A-Za-z_][\w-]*)*)"
 )
 

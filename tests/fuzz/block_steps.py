@@ -108,6 +108,12 @@ def drop_equal_steps(rng: Rng, sch: Schedule) -> None:
     sch.drop_equal_steps(a_block_where(rng, sch, reduces))
 
 
+@step(1)
+def online_softmax(rng: Rng, sch: Schedule) -> None:
+    """Attention in one kernel: random programs have none, so that it is refused."""
+    sch.online_softmax(a_block(rng, sch), one(rng, [1, 2]), one(rng, [64, 128]))
+
+
 @step(3)
 def rfactor(rng: Rng, sch: Schedule) -> None:
     block = a_block_where(rng, sch, reduces)

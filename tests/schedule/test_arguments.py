@@ -77,6 +77,7 @@ SENSIBLE = {
     "loop_partition": (L0, [4, None], True),
     "merge": (L0, D0),
     "pad_einsum": ("C", [1, 1, 1]),
+    "online_softmax": ("D", 2, 128),
     "pad_reduction": ("C",),
     "drop_equal_steps": ("C",),
     "parallel": (L0,),

@@ -12,6 +12,7 @@ computed where they are used. ``schedule_rule``: the base class of rules, how to
 from .cached_attention import CachedAttentionRule
 from .dot_products import DotRule, TileRule
 from .fused_stages import FusedStagesRule
+from .gpu_attention import GpuAttentionRule
 from .gpu_matrix_units import GpuMatrixUnitRule
 from .gpu_products import GpuTilingRule
 from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
@@ -30,6 +31,7 @@ __all__ = [
     "ElementwiseRule",
     "FusedStagesRule",
     "GpuElementRule",
+    "GpuAttentionRule",
     "GpuMatrixUnitRule",
     "GpuOrderRule",
     "GpuRowChainRule",
@@ -58,6 +60,7 @@ RULES = (
     FusedStagesRule("fused_pairs", 2),
     FusedStagesRule("fused_siblings", 1 << 30, siblings=True),
     GpuTilingRule(),
+    GpuAttentionRule(),
     GpuMatrixUnitRule(),
     GpuRowRule(),
     GpuRowChainRule(),

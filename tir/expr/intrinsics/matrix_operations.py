@@ -40,13 +40,21 @@ it by itself; all of them run the operation at once.
 ``wgmma_dot(c, a, b)``                                  ``c[i, j] + sum(a[i, k] * b[k, j])``, begun and not yet awaited
 ``wgmma_commit()``                                      closes a group of products that were begun
 ``wgmma_wait(c, groups)``                               ``c``, when at most so many groups are not done
-``wgmma_store(address, stride, value)``                 64 rows of n sums to memory
+``wgmma_store(address, stride, value)``                 64 rows of n sums to memory; of sums cast to the operands' type as well
+``wgmma_row_max(tile)``, ``wgmma_row_sum(tile)``        the largest number, and the sum, of each of the 64 rows of sums
+``wgmma_across(dtype, rows)``                           a tile whose rows have one number of ``rows`` in all columns
+``wgmma_columns(dtype, tile, first)``                   64 rows of 16 numbers from column ``first`` on of a tile in registers: a left
+                                                        operand of products
 ======================================================  ================================================================
 
 Sums are a vector of their 64 n numbers, row by row, n = 64, 128, 192 or 256. The 128 threads of the group hold them together. Operands
 stay in shared memory, in buffers of the scope ``shared.swizzled``: rows of 128 bytes, 32 of which are the steps of a product: 16, and 32 of
 float8, whose operands have their steps side by side (``wgmma_left``, ``wgmma_right_t``). Of the rows, in which pieces of 16 bytes are
 exchanged so that the memory's banks take turns. Only addresses change by that; the operations see plain rows.
+
+Arithmetic on whole tiles of sums, number by number, is that of vectors: ``T.Cast("bfloat16x4096", c * c)``. Scalars come as
+``T.Broadcast``, and ``T.Ramp(0, 1, 64 * n)`` numbers the elements, row by row. Rows' numbers, ``float32x64``, have a buffer of scope
+``wgmma.rows``, and arithmetic as well.
 """
 
 from __future__ import annotations
@@ -57,7 +65,7 @@ from typing import Any
 import numpy as np
 
 from ..dtype import DType, bfloat16_from_bits, bfloat16_to_bits, from_bits, kept_as_bits
-from ..nodes import Call, Expr, Let, Select, Var
+from ..nodes import Call, Expr, IntImm, Let, Select, Var
 from ..op import const
 from .operation_row import Effect, Evaluator, Lanes, Operation, Spelling, TypeRule, types_text
 
@@ -328,10 +336,63 @@ def _group_loaded(strides: int, sides: Sequence[int], operands: Sequence[str] = 
     return rule
 
 
+ROW_TILE = DType("float32").with_lanes(GROUP_ROWS)
+"""The type of one number for each row of sums."""
+
+
+def tile_columns(dtype: DType) -> int:
+    """Return the columns of a tile that a warp group holds in registers, or 0 for another type.
+
+    It is sums, sums in the type of operands, or 16 columns of these, which are an operand.
+    """
+    columns = dtype.lanes // GROUP_ROWS
+    if dtype.element in OPERANDS and dtype.lanes == columns * GROUP_ROWS and columns in (GROUP_STEPS, *WIDTHS):
+        return columns
+    return group_columns(dtype)
+
+
 def _group_stored(args: Sequence[Expr], dtype: str | None) -> str:
-    _sums(args[2].dtype)
+    if not tile_columns(args[2].dtype) or args[2].dtype.lanes == GROUP_ROWS * GROUP_STEPS:
+        _sums(args[2].dtype)
     check_place(args[0], args[1:2])
     return "void"
+
+
+def _of_rows(args: Sequence[Expr], dtype: str | None) -> str:
+    _sums(args[0].dtype)
+    return str(ROW_TILE)
+
+
+def _across(args: Sequence[Expr], dtype: str | None) -> str:
+    if args[0].dtype != ROW_TILE:
+        raise TypeError(f"takes {ROW_TILE}, a number for each row, not {args[0].dtype}")
+    return _sums(DType(dtype or ""))
+
+
+def _columns(args: Sequence[Expr], dtype: str | None) -> str:
+    tile, first = args
+    wanted, columns = DType(dtype or ""), tile_columns(tile.dtype)
+    if columns < PANEL or wanted != tile.dtype.with_lanes(GROUP_ROWS * GROUP_STEPS) or wanted.element not in OPERANDS:
+        raise TypeError(f"takes a tile such as bfloat16x4096 and gives bfloat16x1024, not {tile.dtype} and {wanted}")
+    if not isinstance(first, IntImm) or first.value % GROUP_STEPS or not 0 <= first.value < columns:
+        raise TypeError(f"the first column, {first}, is no multiple of {GROUP_STEPS} below {columns}")
+    return str(wanted)
+
+
+def tile_part(tile: Any, first: Any) -> Any:
+    """Return 16 columns of tiles, whose numbers are the last dimension."""
+    rows = tile.reshape(*tile.shape[:-1], GROUP_ROWS, -1)[..., int(first) : int(first) + GROUP_STEPS]
+    return rows.reshape(*tile.shape[:-1], -1)
+
+
+def rows_of(tile: Any, reduce: Callable[..., Any]) -> Any:
+    """Return the reduction of each row of tiles, whose numbers are the last dimension."""
+    return reduce(tile.reshape(*tile.shape[:-1], GROUP_ROWS, -1), axis=-1).astype(tile.dtype)
+
+
+def across(rows: Any, lanes: int) -> Any:
+    """Return tiles of so many numbers with one number in each row."""
+    return np.repeat(rows, lanes // GROUP_ROWS, axis=-1)
 
 
 def _sums(dtype: DType) -> str:
@@ -376,8 +437,11 @@ def _group_load(rows: int | None, transposed: bool = False) -> Evaluator:
 def _store(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
     columns = DType(types[2]).lanes // GROUP_ROWS
 
+    half = DType(types[2]).kind == "bfloat"
+
     def run(there: np.ndarray, stride: int, value: Any) -> None:
-        there[_inside(np.arange(GROUP_ROWS)[:, None] * stride + np.arange(columns), there.size)] = value
+        places = _inside(np.arange(GROUP_ROWS)[:, None] * stride + np.arange(columns), there.size)
+        there[places] = bfloat16_to_bits(value) if half else value
 
     return run
 
@@ -446,6 +510,22 @@ wgmma_wait = Operation(
 wgmma_store = Operation(
     "wgmma_store", ("address", "stride", "value"), "write sums to memory, row r from r * stride elements on",
     _group_stored, evaluate=_store, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+)  # fmt: skip
+wgmma_row_max = Operation(
+    "wgmma_row_max", ("tile",), "the largest number of each row of sums; NaN where a row has one", _of_rows,
+    evaluate=lambda dtype, types: lambda tile: rows_of(tile, np.max), lanes=Lanes.NEVER,
+)  # fmt: skip
+wgmma_row_sum = Operation(
+    "wgmma_row_sum", ("tile",), "the sum of each row of sums, in an order of the machine", _of_rows,
+    evaluate=lambda dtype, types: lambda tile: rows_of(tile, np.sum), lanes=Lanes.NEVER,
+)  # fmt: skip
+wgmma_across = Operation(
+    "wgmma_across", ("rows",), "a tile of sums that has the number of its row in each column", _across,
+    evaluate=lambda dtype, types: lambda rows: across(rows, dtype.lanes), lanes=Lanes.NEVER, spelling=Spelling.TYPED,
+)  # fmt: skip
+wgmma_columns = Operation(
+    "wgmma_columns", ("tile", "first"), "16 columns of a tile in registers, as the left operand of a product", _columns,
+    evaluate=lambda dtype, types: tile_part, lanes=Lanes.NEVER, spelling=Spelling.TYPED,
 )  # fmt: skip
 
 

@@ -131,6 +131,11 @@ def _test(name: str, meaning: str, evaluate: Callable[[Any], Any]) -> Operation:
 
 exp = _function("exp", "e to the power x", np.exp, 20)
 exp2 = _function("exp2", "2 to the power x", np.exp2, 20)
+exp2_approx = _function(
+    "exp2_approx",
+    "2 to the power x, by the instruction of GPUs: within 2**-22 of it, relative, and 0 for subnormal results",
+    np.exp2,
+)
 exp10 = _function("exp10", "10 to the power x", lambda x: np.power(10.0, x), 24)
 expm1 = _function("expm1", "e to the power x, less 1, exact near 0", np.expm1, 32)
 log = _function("log", "the natural logarithm", np.log, 24)
