@@ -15,7 +15,7 @@ from ...codegen.llvm.function_builder import llvm_type, memory_type, sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope
 from ...codegen.machine.target import WARP_GROUP
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import Broadcast, BufferLoad, Call, Cast, DType, Expr, FloatImm, IntImm, Ramp, all_
+from ...tir.expr import Broadcast, BufferLoad, Call, Cast, DType, Expr, FloatImm, IntImm, Ramp, Var, all_
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
     GROUP_ROWS,
@@ -29,6 +29,7 @@ from ...tir.expr.intrinsics.matrix_operations import (
     tile_columns,
 )
 from ...tir.stmt import Buffer, BufferStore
+from ...tir.walk import substitute
 from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import COPY, EXPECT, INIT, PIECE
 from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, held_of, threads_of_tile
@@ -385,18 +386,17 @@ def _numbers(em: LlvmScope, e: Expr) -> list[str]:
     For each eight columns they are two neighbours in each of its two rows, which are eight apart.
     """
     leaves, number = elementwise(e)
-    found = {}
-    for var, leaf in leaves.items():
-        found[var] = _leaf(em, leaf)
-        if isinstance(leaf, Ramp) and leaf.dtype.is_int:
-            em.indices.add(var)
+    found = {var: _leaf(em, leaf) for var, leaf in leaves.items()}
+    places = [var for var, leaf in leaves.items() if isinstance(leaf, Ramp) and leaf.dtype.is_int]
     out = []
     for n in range(_count(e.dtype)):
-        for var, values in found.items():
-            em.vars[var] = values[n]
-        out.append(em.value(number))
-    for var in found:
-        del em.vars[var]
+        # what indices are made of is emitted once, so that each number has variables of its own for its place
+        own = {var: Var(var.name, var.dtype) for var in places}
+        em.indices.update(own.values())
+        em.vars.update({own.get(var, var): values[n] for var, values in found.items()})
+        out.append(em.value(substitute(number, own) if own else number))
+        for var in found:
+            del em.vars[own.get(var, var)]
     return out
 
 

@@ -1,5 +1,7 @@
 """Attention by online softmax: the primitive and the rule, on the simulated GPU against NumPy in float64, what the assembler says, what is refused."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -172,3 +174,12 @@ def test_a_result_in_between_that_is_used_elsewhere():
     sch = Schedule(tw.tir.parse(text))
     with pytest.raises(ScheduleError, match="does not store the result of attention"):
         sch.online_softmax("attention")
+
+
+def test_each_number_has_its_own_place_in_the_mask():
+    """The 64 scores that a thread holds of a tile of 128 keys are compared one by one, each with another condition."""
+    sch = Schedule(attention((2,), 512, 512, causal=True))
+    sch.online_softmax("attention", 2, 128)
+    text = tw.build(sch, "cuda -arch=sm_90a").get_source()
+    conditions = re.findall(r"selp\.f32 .*(%p\d+);", text)
+    assert len(conditions) >= 128 and len(set(conditions)) == len(conditions)
