@@ -1,4 +1,4 @@
-"""The text of attention by online softmax in one kernel on warp groups (``wgmma`` of sm_90a), O(1) memory for each row.
+"""The text of attention by online softmax in one kernel on warp groups (``wgmma`` of sm_90a).
 
 A block has :attr:`AttentionTiles.groups` groups of 64 queries, and goes through the keys in tiles. A step holds, in registers of a group, the
 scores S of one tile, the weights P of the tile before, the sums O, and for each row the largest score m and the sum of weights l::
@@ -31,7 +31,8 @@ _PIECE = 8
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """What a kernel computes: ``lead``, the sizes of batch and heads; queries, keys, features of both and of values; the ``scale`` of scores.
+    """What a kernel computes. ``lead``: the sizes of batch and heads; ``depth``: the features of queries and keys, ``width``: of values;
+    ``scale``: of scores.
     ``causal``: whether query i sees the keys up to ``i + keys - queries`` alone."""
 
     lead: tuple[int, ...]
@@ -46,7 +47,7 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class AttentionTiles:
-    """How a kernel computes it: the warp ``groups`` of a block, with 64 queries each, and the ``keys`` of a tile."""
+    """How a kernel computes it. ``groups``: the warp groups of a block, with 64 queries each; ``keys``: those of a tile."""
 
     groups: int = 2
     keys: int = 128
@@ -85,9 +86,10 @@ class _Text:
         self.later = shape.keys - shape.queries
         self.factor = shape.scale * math.log2(math.e)
         self.scores, self.sums = GROUP_ROWS * tiles.keys, GROUP_ROWS * shape.width
-        heads, digits = math.prod(shape.lead), []
+        heads: int = math.prod(shape.lead)
+        digits: list[str] = []
         for size in reversed(shape.lead):
-            digits.append(f"h // {heads // math.prod(shape.lead[: len(shape.lead) - len(digits)])} % {size}, ")
+            digits.append(f"h // {math.prod(shape.lead[len(shape.lead) - len(digits) :])} % {size}, ")
         self.lead = "".join(reversed(digits))
         self.heads = heads
         self.steps = (

@@ -640,8 +640,8 @@ def _group_dot(em: LlvmScope, e: Call) -> str:
     said = "" if left.dtype.bits == 8 else "".join(f", {n}" for n in apart)
     shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{group_steps(left.dtype)}.f32.{types}"
     begins = isinstance(sums, Broadcast)
-    if begins:
-        splat_of_tile(em, sums)
+    if isinstance(sums, Broadcast):
+        splat_of_tile(em, sums)  # zeros, or an error
     first = count if begins else 2 * count
     if within:
         given, words, a, at = f", i64 {em.value(left)}", ",l", f"${first}", first + 1

@@ -48,7 +48,7 @@ from ..require.block_preconditions import (
 
 @dataclass(frozen=True, eq=False)
 class AttentionStages:
-    """Attention in a function: what is computed, the arrays (query, key, value, result), and the names of its blocks in program order."""
+    """Attention in a function. ``arrays``: query, key, value and result; ``blocks``: the names of its blocks in program order."""
 
     shape: AttentionShape
     arrays: tuple[Buffer, Buffer, Buffer, Buffer]
@@ -216,7 +216,10 @@ class _Finding:
         return tuple(axes)
 
     def _stage(self, load: Expr) -> tuple[BlockRealize, BufferStore, tuple[Var, ...]] | None:
-        """Return the block that computes an array that is read, its store and its axes; None for what no block here computes."""
+        """Return the block that computes an array, its store and its axes.
+
+        None: no block here computes it.
+        """
         if not isinstance(load, BufferLoad) or load.buffer not in self.inner or load.predicate is not None:
             return None
         writers = self.writers.get(load.buffer, [])

@@ -11,7 +11,7 @@ from ...codegen.machine.target import BARRIER_CYCLES, WARP, WARP_GROUP
 from ...schedule import Schedule
 from ...schedule.attention_kernel import AttentionTiles, unfit
 from ...schedule.primitives.online_softmax import AttentionStages, attention_in
-from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, OPERANDS
 from ..cost.cost_features import Columns, Costs
 from ..cost.gpu_model import GpuModel
 from ..cost.machine_model import MachineModel
@@ -29,7 +29,7 @@ class GpuAttentionRule(ScheduleRule):
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         if not block.stores or not program.is_output(block) and not program.consumers(block):
             return None
-        if str(block.stores[0].buffer.dtype) not in ("float16", "bfloat16") or block.is_reduction:
+        if block.stores[0].buffer.dtype.element not in OPERANDS or block.is_reduction:
             return None
         found = attention_in(program.func, block.name)
         if isinstance(found, str) or not _choices(found):
