@@ -597,7 +597,8 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
             said += f", up to {size.name} = {end} for {size.name} = {example}"
     if len(programs) == 1:
         return made
-    usually = f"for {shown_sizes(asked.func)}"
+    texts = [f"for {shown_sizes(asked.func, less)}" for less in _examples_less_by(asked.func, machine)]
+    usually = next(text for text in texts if text in made.origin)
     origin = made.origin.replace(usually, usually + said, 1)
     return replace(made, origin=origin, scheduled=dispatched(asked.func, programs, tree))
 
