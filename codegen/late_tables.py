@@ -117,6 +117,9 @@ class TargetKind:
     """Whether programs run on a simulated device, which has no clock."""
     missing: Callable[[Any], list[str]] | None = None
     """Returns what this machine lacks to run code for a target; None: what is known of its processor."""
+    refuses: Callable[[Any, Any, bool], str] | None = None
+    """Returns why a scheduled program, of a target, has no code; nothing where it has. Its last argument: parts of the program may
+    not be scheduled yet, which is no reason. None: that code is made of every program."""
     summary: str = ""
     """What the targets of the kind are, in some words, for lists."""
 

@@ -13,7 +13,7 @@ in which they run:
    function that its caller has scheduled come before the caller's schedule.
 4. Without a record that applies, a function that its caller has scheduled stays as it is, and so does one for a target that
    takes programs as they are written, such as circuits. A function of symbolic sizes gets the analytic model's schedules for
-   examples of the sizes (:func:`plan_by_example`), but on GPUs it stays as written. Any other function gets the record of a
+   examples of the sizes (:func:`plan_by_example`). Any other function gets the record of a
    near size where there is a database and that is expected to be faster. Else it gets the model's best schedule
    (:func:`~tilewright.tuner.choose_default`): of all candidates that the schedule rules make, which
    ``tuner/space/search_space.py`` puts together, the one with the least predicted time of those that apply.
@@ -34,10 +34,12 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
+from ..codegen.late_tables import TARGET_KINDS
 from ..codegen.lower.loop_annotations import UNROLL_FACTOR
 from ..codegen.lowered import size_vars, symbol_problem, usable_symbol
 from ..graph.graph import Graph
@@ -55,6 +57,7 @@ from ..tuner.example_sizes import (
     EXAMPLE,
     LARGER,
     ODD,
+    USUAL,
     example_numbers,
     example_of,
     shown_sizes,
@@ -378,7 +381,8 @@ class Plan:
     ``kind``: ``tuned`` (a record's trace), ``default`` (the analytic model's choice, or the record of a near size: neither was
     measured for this size) or ``given`` (as the caller has it). ``origin`` says in words where the schedule comes from: which
     record, and whether another code generator measured it; or why records do not apply; and which blocks stay as written.
-    ``scheduled`` is the function to compile; ``parts`` names those parts of the space that the analytic model chose.
+    ``scheduled`` is the function to compile; ``parts`` names those parts of the space that the analytic model chose;
+    ``for_any_size``: chosen for large sizes, they serve small ones as well.
     """
 
     request: Request
@@ -389,6 +393,7 @@ class Plan:
     record: TuningRecord | None = None
     trace: Trace | None = None
     parts: tuple[str, ...] = ()
+    for_any_size: bool = False
 
     __repr__ = short_repr("kind", "origin", "target")
 
@@ -550,8 +555,10 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     results then fill several vectors, where it has running sums along the size, and where other parts are the best there,
     such as columns in place of rows. A schedule that divides by the size in each element stands aside, unless the usual one
     does so, too.
-    Where none applies, the function stays as written, and the origin says why. None: no examples are known, or the target
-    is a GPU or takes programs as they are written.
+    On GPUs threads beyond the end of a size stop, so that one schedule is enough for element-wise stages and rows; the examples are
+    odd there, as no tile of a product divides all sizes.
+    Where none applies, the function stays as written, and the origin says why; on GPUs that is a :class:`BuildError`. None: no
+    examples are known, or the target takes programs as they are written.
     """
     made = _plan_by_one_example(asked, machine, before)
     sizes = typical_sizes(asked.func)
@@ -560,18 +567,20 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
     ((size, usual),) = sizes.items()
     assert made.trace is not None
     programs, traces, tree, said = [made.scheduled], [made.trace.dumps()], SizeTree(0), ""
-    rows, divides = _has_rows_of_sums(made.scheduled, size), _divides_by_sizes(made.scheduled)
+    rows = not machine.is_gpu and _has_rows_of_sums(made.scheduled, size)
+    divides = machine.is_gpu or _divides_by_sizes(made.scheduled)
     along = _LONG_SCAN if _scans_along(asked.func, size) else _ONE_RESULT if _reduces_to_one(asked.func, size) else None
     for example, end in (*_SMALL_SIZES, along or _LARGE_SIZE):
         large = example > end  # for sizes above ``end``; otherwise for those up to it
         func = with_example(asked.func, {size.name: example})
         if large and usual >= example:
             continue
-        if not large and example > 1 and rows:
+        if not large and ((example > 1 and rows) or made.for_any_size):
             continue
         if (not large and usual <= end) or [*(example_numbers(func) or {}).values()] != [example]:
             continue
-        other = _plan_by_one_example(Request(func), machine, "", (0, ODD if large else 1))
+        less_by = (1,) if machine.is_gpu else (0, ODD if large else 1)
+        other = _plan_by_one_example(Request(func), machine, "", less_by)
         if other is None or other.trace is None or (not divides and _divides_by_sizes(other.scheduled)):
             continue
         if large and not along and other.parts == made.parts:
@@ -588,7 +597,8 @@ def plan_by_example(asked: Request, machine: Target, before: str) -> Plan | None
             said += f", up to {size.name} = {end} for {size.name} = {example}"
     if len(programs) == 1:
         return made
-    usually = f"for {shown_sizes(asked.func)}"
+    texts = [f"for {shown_sizes(asked.func, less)}" for less in _examples_less_by(asked.func, machine)]
+    usually = next(text for text in texts if text in made.origin)
     origin = made.origin.replace(usually, usually + said, 1)
     return replace(made, origin=origin, scheduled=dispatched(asked.func, programs, tree))
 
@@ -629,22 +639,20 @@ _UNDIVIDED = 1.5
 it. Beyond, vectors of another kind are the best, and a smaller example has them."""
 
 
-def _plan_by_one_example(
-    asked: Request, machine: Target, before: str, less_by: Sequence[int] = (0, ODD, LARGER)
-) -> Plan | None:
+def _plan_by_one_example(asked: Request, machine: Target, before: str, less_by: Sequence[int] = ()) -> Plan | None:
     """Returns a plan by the schedule for the example of the sizes, smaller by one of ``less_by``.
 
     It is the first that applies and divides by no size, else the first that applies; where none does, the best whose steps
     apply to all sizes. In place of one that divides by a size comes the best for the same example that does not, where the
     model expects it to take little longer.
     """
-    if machine.is_gpu or machine.stays_as_written:
+    if machine.stays_as_written:
         return None
     failed, divided = "", None
     base = Schedule(asked.func)
     split_axes_by_sizes(base)
     divides = _divides_by_sizes(base.func)
-    for less in less_by:
+    for less in less_by or _examples_less_by(asked.func, machine):
         example = example_of(base.func, less)
         if example is None:
             break
@@ -656,8 +664,11 @@ def _plan_by_one_example(
         except (ScheduleError, TraceError) as error:
             failed = failed or f"the schedule for {sizes} does not apply: {error}"
             continue
+        if problem := _without_code(schedule.func, machine):
+            failed = failed or f"the schedule for {sizes} does not serve all sizes: {problem}"
+            continue
         made = _by_default(asked, machine, before, default, schedule, f"for {sizes}")
-        if not _divides_by_sizes(schedule.func):
+        if machine.is_gpu or not _divides_by_sizes(schedule.func):
             return made
         divided = divided or made
         other = None if divides else _followed(default.space, base, _refused)
@@ -672,13 +683,36 @@ def _plan_by_one_example(
         return divided
     if not failed:
         return None
-    example = example_of(base.func)
-    chosen = None if example is None else _followed(tuner.Space(example, machine, of=base), base)
-    if chosen is not None and chosen.follower is not None:
-        text = f"for {shown_sizes(asked.func)} whose steps apply to all sizes"
+    less = _examples_less_by(asked.func, machine)[0]
+    example = example_of(base.func, less)
+    refused = partial(_without_code, machine=machine, partly=True)
+    chosen = None if example is None else _followed(tuner.Space(example, machine, of=base), base, refused)
+    if chosen is not None and chosen.follower is not None and not _without_code(chosen.follower.schedule.func, machine):
+        text = f"for {shown_sizes(asked.func, less)} whose steps apply to all sizes"
         return _by_default(asked, machine, before, chosen, chosen.follower.schedule, text)
     reason = failed.split("\n")[0]
+    if machine.is_gpu and not less_by:
+        raise BuildError(f"{asked.func.name} has no schedule for {machine.kind} that serves all sizes: {reason}")
     return Plan(asked, machine, "given", f"{before}not scheduled: {reason}", asked.func)
+
+
+def _examples_less_by(func: PrimFunc, machine: Target) -> tuple[int, ...]:
+    """Returns by how much less the examples are than the sizes asked for, in the order of tries.
+
+    On GPUs they are odd, and large where no size is known, so that the schedule pads its tiles as all sizes need it.
+    """
+    if not machine.is_gpu:
+        return 0, ODD, LARGER
+    sizes = example_numbers(func) or {}
+    odd = 0 if all(n % 2 for n in sizes.values()) else 1
+    known = EXAMPLE in func.attrs or any(n != USUAL for n in sizes.values())
+    return (odd, ODD) if known else (LARGER, ODD)
+
+
+def _without_code(func: PrimFunc, machine: Target, partly: bool = False) -> str:
+    """Returns why a scheduled program has no code on a target, or nothing."""
+    refuses = TARGET_KINDS[machine.kind].refuses if machine.kind in TARGET_KINDS else None
+    return "" if refuses is None else refuses(func, machine, partly)
 
 
 def _by_default(
@@ -687,7 +721,9 @@ def _by_default(
     """Returns the plan by what was chosen for example sizes, which ``text`` names; ``schedule`` is that of all sizes."""
     best = "the analytic model's best schedule"
     origin = before + chosen.origin.replace(best, f"{best} {text}", 1)
-    return Plan(asked, machine, "default", origin, schedule.func, None, schedule.trace, chosen.part_names)
+    return Plan(
+        asked, machine, "default", origin, schedule.func, None, schedule.trace, chosen.part_names, chosen.for_any_size
+    )
 
 
 def _followed(

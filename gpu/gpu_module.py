@@ -17,8 +17,10 @@ from ..codegen.runtime.arguments import CPU_DEVICES, Arguments, completed
 from ..codegen.runtime.module import FunctionsByName, TimingResult
 from ..tir.expr import Var
 from ..tir.stmt import Buffer, PrimFunc
+from ..tir.walk import statements
 from .launch import LAUNCH_PASSES
-from .launch.launch_form import GpuError
+from .launch.kernels import kernel_problem
+from .launch.launch_form import GpuError, tag_of
 from .simulation.kernel_counts import KernelCounts
 from .simulation.simulator import simulate
 
@@ -34,6 +36,18 @@ def launch_functions(functions: Mapping[str, Any], target: Target) -> dict[str, 
             made = run_passes(func, target, LAUNCH_PASSES)
         out[name] = LoweredFunc.of(made, target, name, func)
     return out
+
+
+def launch_problem(func: PrimFunc, target: Target, partly: bool = False) -> str:
+    """Returns why a scheduled function has no kernels that can be launched; nothing where it has. ``partly``: loops that are not
+    bound yet are no reason."""
+    if partly and not any(tag_of(s) for s in statements(func.body)):
+        return ""
+    try:
+        (made,) = launch_functions({"main": func}, target).values()
+        return kernel_problem(made, partly)
+    except ValueError as error:  # GpuError, and the errors of lowering
+        return str(error).split("\n")[0]
 
 
 class GpuModule(FunctionsByName["GpuFunction"]):
@@ -210,6 +224,7 @@ class SimulatedModule(GpuModule):
 
 GPU_SIM = TargetKind(
     "gpu-sim", lambda functions, target: SimulatedModule(launch_functions(functions, target), target),
-    words={"arch": "mcpu"}, gpu=True, warps=True, simulated=True, summary="a GPU that this process simulates",
+    words={"arch": "mcpu"}, gpu=True, warps=True, simulated=True, refuses=launch_problem,
+    summary="a GPU that this process simulates",
 )  # fmt: skip
 """The simulated GPU: ``target="gpu-sim"``, or ``"gpu-sim -arch=sm_90a"`` for schedules of that architecture."""

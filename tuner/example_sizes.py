@@ -23,13 +23,13 @@ from ..tir.program_key import EXAMPLE as EXAMPLE
 from ..tir.stmt import Block, BlockRealize, For, PrimFunc
 from ..tir.walk import blocks_of, fresh_copy, loads_and_stores, pre_order, replace_buffers, vars_in
 
-_TYPICAL = 64
+USUAL = 64
 """The example of a size that the attribute does not name and nothing bounds."""
 
 ODD = 3
 """How much less the example is where the first one's schedule does not apply: a size that few tiles divide."""
 
-LARGER = ODD - 4 * _TYPICAL
+LARGER = ODD - 4 * USUAL
 """How much less the last example is. It is larger than any tile, so that no loop of the schedule has one iteration."""
 
 
@@ -73,7 +73,7 @@ def examples_of(bounds: Bounds) -> list[dict[str, int]]:
 
     The example of a part is its end. A size with one bound has one part, and its example is the bound where that is small.
     """
-    ends = [ends_of(b) if (n := _number(b)) is None else [min(n, _TYPICAL)] for b in bounds.values()]
+    ends = [ends_of(b) if (n := _number(b)) is None else [min(n, USUAL)] for b in bounds.values()]
     return [dict(zip(bounds, sizes, strict=True)) for sizes in product(*ends)]
 
 
@@ -108,7 +108,7 @@ def typical_sizes(func: PrimFunc) -> dict[Var, int]:
 
 def _typical(largest: int | None) -> int:
     """Returns the example of a size that may be up to ``largest``: about half of that, where it is much."""
-    return _TYPICAL if largest is None else min(largest, max(_TYPICAL, largest // (2 * _TYPICAL) * _TYPICAL))
+    return USUAL if largest is None else min(largest, max(USUAL, largest // (2 * USUAL) * USUAL))
 
 
 _FAR = 1 << 24

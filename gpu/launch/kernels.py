@@ -65,6 +65,19 @@ def kernels_in(lowered: LoweredFunc) -> list[GpuKernel]:
     return out
 
 
+def kernel_problem(lowered: LoweredFunc, partly: bool = False) -> str:
+    """Returns why the kernels of a function cannot be launched; nothing where they can. The memory of threads and blocks needs
+    sizes that are constants. ``partly``: what happens outside of kernels is no reason."""
+    kernels = (
+        [s for s in statements(lowered.func.body) if tag_of(s)] if partly else [k.loop for k in kernels_in(lowered)]
+    )
+    for kernel in kernels:
+        for s in statements(kernel):
+            if isinstance(s, Allocate) and constant_elements(s.buffer) is None:
+                return f"the size of {s.buffer.name} in {s.buffer.scope} memory is not a constant"
+    return ""
+
+
 def _does_nothing(s: Stmt) -> bool:
     return isinstance(s, Evaluate) and not isinstance(s.value, Call)
 

@@ -55,6 +55,13 @@ def pipeline_loops(func: PrimFunc) -> PrimFunc:
             L[0] = L[0] + S[k % 2, 7 - t]
         L[0] = L[0] + S[1, 7 - t]
 
+    Where the number ``n`` of iterations is known only at the launch, conditions take the place of the last steps::
+
+        if 0 < n: S[0, t] = A[0, t]
+        for k in range(n):
+            if k + 1 < n: S[(k + 1) % 2, t] = A[k + 1, t]
+            L[0] = L[0] + S[k % 2, 7 - t]
+
     GpuError for a loop whose annotations do not fit its body, and when something else than shared memory goes from one
     stage to a later one.
     """
@@ -75,9 +82,10 @@ class _Pipeline:
         order = _numbers(loop, ORDER, loop.annotations.get(ORDER, list(range(len(body)))))
         if len(stages) != len(body) or sorted(order) != list(range(len(body))):
             self._refuse(f"{STAGE} {stages} and {ORDER} {order} do not fit its {len(body)} statements")
-        if not (isinstance(loop.extent, IntImm) and isinstance(loop.min, IntImm) and loop.min.value == 0):
-            self._refuse("its extent is no constant")
-        self.count: int = loop.extent.value  # type: ignore[attr-defined]
+        if not (isinstance(loop.min, IntImm) and loop.min.value == 0):
+            self._refuse("it does not begin at 0")
+        self.count = loop.extent.value if isinstance(loop.extent, IntImm) else None
+        """The number of iterations; None where only the launch knows it."""
         least = min(stages)
         listed = {n - least for n in _numbers(loop, ASYNC, loop.annotations.get(ASYNC, []))}
         self.parts = [(stage - least, s) for _, stage, s in sorted(zip(order, stages, body, strict=True), key=_first)]
@@ -177,16 +185,22 @@ class _Pipeline:
     def statement(self) -> Stmt:
         """Return the first steps, the loop over steps in which all stages run, and the last steps."""
         var, dtype = self.loop.loop_var, self.loop.loop_var.dtype
+        notes = {k: v for k, v in self.loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
+        ends = [fresh_copy(last_waits(s), {var: const(0, dtype)}) for stage, s in self.parts if stage in self.flying]
+        if self.count is None:
+            begun = [self._step(const(t - self.last, dtype), t - self.last) for t in range(self.last)]
+            steps = For(var, const(0, dtype), self.loop.extent, "serial", self._step(var, None), None, notes)
+            return self._with_arrivals(seq(*begun, steps, *ends))
         full = max(0, self.count - self.last)
         head = [self._step(const(t - self.last, dtype), t - self.last) for t in range(min(self.last, self.count))]
         first = min(self.last, self.count)
         tail = [
             self._step(const(t - self.last, dtype), t - self.last) for t in range(first + full, self.count + self.last)
         ]
-        notes = {k: v for k, v in self.loop.annotations.items() if k not in (STAGE, ORDER, ASYNC)}
         loop = For(var, const(0, dtype), const(full, dtype), "serial", self._step(var, None), None, notes)
-        ends = [fresh_copy(last_waits(s), {var: const(0, dtype)}) for stage, s in self.parts if stage in self.flying]
-        out = seq(*head, loop if full else None, *tail, *ends)
+        return self._with_arrivals(seq(*head, loop if full else None, *tail, *ends))
+
+    def _with_arrivals(self, out: Stmt) -> Stmt:
         for arrivals in self.arrivals:
             out = Allocate(arrivals.buffer, out, {})
         return out
@@ -194,23 +208,36 @@ class _Pipeline:
     def _step(self, at: Expr, known: int | None) -> Stmt:
         """Return what runs when the last stage is at iteration ``at``; ``known``: that number, which may be negative."""
         out: list[Stmt] = self._waiting(at, known) if self.asynchronous else []
+        last = 0
         for stage, s in self.parts:
             ahead = self.last - stage
-            if known is not None and not 0 <= known + ahead < self.count:
+            if not self._runs(ahead, known):
                 continue
             iteration = at + ahead if known is None else const(known + ahead, at.dtype)
             s = in_flight(s) if stage in self.flying else s
             copy = fresh_copy(_in_version(s, self.wider, self.loop.loop_var), {self.loop.loop_var: iteration})
-            out.append(copy)
-        starts = [n for n, s in enumerate(out) if isinstance(s, AttrStmt) and s.attr_key == ASYNC_SCOPE]
-        if starts:
-            last = max(starts)
-            out.insert(last + 1, commit())
+            if isinstance(s, AttrStmt) and s.attr_key == ASYNC_SCOPE:
+                last = len(out) + 1
+            out.append(self._if_inside(copy, iteration, ahead))
+        if last:  # a group without copies counts as one, too
+            out.insert(last, commit())
         return seq(*out)
 
+    def _runs(self, ahead: int, known: int | None) -> bool:
+        """Return whether what runs ``ahead`` of the last stage may run in a step. All of it does, except in the first and the
+        last steps."""
+        return known is None or (0 <= known + ahead and (self.count is None or known + ahead < self.count))
+
+    def _if_inside(self, s: Stmt, iteration: Expr, ahead: int) -> Stmt:
+        """Return ``s`` under the condition that the loop has the iteration, where only the launch knows that. The loop over
+        steps has those that are 0 ``ahead``."""
+        if self.count is not None or (ahead == 0 and not isinstance(iteration, IntImm)):
+            return s
+        return IfThenElse(iteration < self.loop.extent, s)
+
     def _starts(self, stage: int, known: int | None) -> bool:
-        """Return whether a stage runs in a step. All stages run, except in the first and the last steps."""
-        return known is None or 0 <= known + self.last - stage < self.count
+        """Return whether a stage may run in a step."""
+        return self._runs(self.last - stage, known)
 
     def _waiting(self, at: Expr, known: int | None) -> list[Stmt]:
         """Return what waits for the copies that a step uses, where it uses any."""
@@ -221,9 +248,10 @@ class _Pipeline:
         out = [wait(later)] if self.groups else []
         for stage, lag in self.bulk.items():
             ahead = self.last - stage - lag
-            if known is None or 0 <= known + ahead < self.count:
+            if self._runs(ahead, known):
                 iteration = at + ahead if known is None else const(known + ahead, at.dtype)
-                out.append(fresh_copy(self.awaited[stage], {self.loop.loop_var: iteration}))
+                waits = fresh_copy(self.awaited[stage], {self.loop.loop_var: iteration})
+                out.append(self._if_inside(waits, iteration, ahead))
         return [*out, barrier()]
 
 

@@ -11,7 +11,7 @@ from ...codegen.lowered import LoweredFunc
 from ...codegen.machine.target import Target
 from ...codegen.runtime.arguments import c_types
 from ..device_module import DeviceLaunches, DeviceModule
-from ..gpu_module import launch_functions
+from ..gpu_module import launch_functions, launch_problem
 from ..launch.kernels import GpuKernel
 from .opencl_device import OpenClDevice, OpenClError, opencl_device
 from .opencl_text import asserts, opencl_source
@@ -74,7 +74,8 @@ def missing_device(target: Target) -> list[str]:
 
 OPENCL = TargetKind(
     "opencl", lambda functions, target: OpenClModule(launch_functions(functions, target), target),
-    "spir64-unknown-unknown", gpu=True, missing=missing_device, summary="devices of OpenCL",
+    "spir64-unknown-unknown", gpu=True, missing=missing_device, refuses=launch_problem,
+    summary="devices of OpenCL",
 )  # fmt: skip
 """Devices of OpenCL, GPUs of every maker and processors: ``target="opencl"``."""
 

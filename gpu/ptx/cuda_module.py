@@ -21,7 +21,7 @@ from ...codegen.machine.target import Target
 from ...codegen.runtime.arguments import CPU_DEVICES, Arguments, c_types, view_of
 from ...tir.expr import Var
 from ...tir.stmt import Stmt
-from ..gpu_module import BoundGpuCall, GpuModule, launch_functions
+from ..gpu_module import BoundGpuCall, GpuModule, launch_functions, launch_problem
 from ..host_launches import HostLaunches
 from ..launch import THREAD_PASSES
 from ..launch.kernels import GpuKernel, kernels_in
@@ -292,7 +292,7 @@ def _compile(functions: Mapping[str, Any], target: Target) -> CudaModule:
 
 CUDA = TargetKind(
     "cuda", _compile, "nvptx64-nvidia-cuda", "sm_80", {"arch": "mcpu"}, gpu=True, warps=True, missing=missing_device,
-    summary="GPUs of NVIDIA",
+    refuses=launch_problem, summary="GPUs of NVIDIA",
 )  # fmt: skip
 """NVIDIA GPUs: ``target="cuda"``, ``"cuda -arch=sm_90"``."""
 

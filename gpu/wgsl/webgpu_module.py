@@ -15,7 +15,7 @@ from ...codegen.lowered import LoweredFunc, Param
 from ...codegen.machine.target import Target
 from ...codegen.runtime.arguments import c_types
 from ..device_module import DeviceLaunches, DeviceModule
-from ..gpu_module import launch_functions
+from ..gpu_module import launch_functions, launch_problem
 from ..launch.kernels import GpuKernel
 from .webgpu_device import WebGpuDevice, WebGpuError, webgpu_device
 from .wgsl_text import WgslKernel, field_kind, has_loops, interface_of, reads_zero, wgsl_source
@@ -121,7 +121,8 @@ def missing_adapter(target: Target) -> list[str]:
 
 WEBGPU = TargetKind(
     "webgpu", lambda functions, target: WebGpuModule(launch_functions(functions, target), target),
-    "spirv-unknown-vulkan1.2-compute", gpu=True, fused=False, doubles=False, missing=missing_adapter, summary="adapters of WebGPU",
+    "spirv-unknown-vulkan1.2-compute", gpu=True, fused=False, doubles=False, missing=missing_adapter, refuses=launch_problem,
+    summary="adapters of WebGPU",
 )  # fmt: skip
 """Adapters of WebGPU, over Vulkan, Metal and Direct3D, and browsers: ``target="webgpu"``."""
 

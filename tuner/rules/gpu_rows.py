@@ -390,7 +390,8 @@ class RowThreadsPart(Part):
     the ``lanes`` of a thread, and where it is to ``keep`` stages as long as a row. That is global memory (0), shared memory (1),
     or registers (2), which then hold the row of an input as well, so that it is read once."""
 
-    structure = ("threads", "rows", "lanes")
+    structure = ("threads", "rows", "lanes", "keep")
+    for_any_size = True
 
     def __init__(self, group: Group, machine: GpuModel) -> None:
         self.blocks, self.machine, self.anchor = group.blocks, machine, group.anchor
@@ -511,6 +512,7 @@ class ColumnThreadsPart(Part):
     ``together`` threads share the sum of one element."""
 
     structure = ("together", "across")
+    for_any_size = True
 
     def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
         self.block, self.machine = block, machine
@@ -555,6 +557,8 @@ class ColumnThreadsPart(Part):
 
 class SerialSumsPart(Part):
     """This part gives each result one thread, which sums by itself. Its decision is ``threads`` of a block."""
+
+    for_any_size = True
 
     def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
         self.block, self.machine = block, machine
@@ -777,6 +781,7 @@ class ElementThreadsPart(Part):
     """This part gives each thread ``lanes`` neighbouring elements, in blocks of ``threads``."""
 
     structure = ("lanes",)
+    for_any_size = True
 
     def __init__(self, block: BlockInfo, machine: GpuModel) -> None:
         self.block, self.machine = block, machine
@@ -820,6 +825,7 @@ class TransposePart(Part):
     """This part takes squares of ``tile`` elements through shared memory, ``lines`` of a square at a time."""
 
     structure = ("tile",)
+    for_any_size = True
 
     def __init__(self, block: BlockInfo, across: int, machine: GpuModel) -> None:
         self.block, self.across, self.machine = block, across, machine

@@ -133,6 +133,8 @@ class Part(ABC):
     name: str
     decisions: tuple[Decision, ...]
     structure: tuple[str, ...] = ()
+    for_any_size: bool = False
+    """Whether rows for large sizes serve small ones as well, where threads beyond the end of a size only stop."""
 
     __repr__ = short_repr("name", "decisions")
 

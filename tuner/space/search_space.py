@@ -462,6 +462,11 @@ class DefaultSchedule:
         return tuple([part.name for part in self.parts])
 
     @property
+    def for_any_size(self) -> bool:
+        """Returns whether rows that were chosen for large sizes serve small ones as well."""
+        return all(part.for_any_size for part in self.parts)
+
+    @property
     def origin(self) -> str:
         """Returns a sentence that says where the schedule comes from."""
         reasons = "; ".join(self.left[:3]) + ("; …" if len(self.left) > 3 else "")
@@ -526,14 +531,15 @@ def _apply_best(space: Space, variant: Variant, follower: Follower | None) -> De
 
 
 def _ranked(tables: Sequence[RowTable], by_structure: bool) -> list[tuple[RowTable, int]]:
-    """Returns the best few rows of each table, best first; ``by_structure``, then the best few of each structure."""
+    """Returns the best few rows of each table, best first. ``by_structure``: then the best one of each value of each decision that
+    the structure names."""
     rows = [(float(t.seconds[n]), k, int(n)) for k, t in enumerate(tables) for n in t.order[:_TRIES]]
     first = sorted(rows, key=lambda item: item[:1])
     more = []
     for k, t in enumerate(tables) if by_structure else ():
-        main = [n for n, d in enumerate(t.part.decisions) if d.name in t.part.structure[:1]]
-        _, places = np.unique(t.rows[t.order][:, main], axis=0, return_index=True)
-        more += [(float(t.seconds[n]), k, int(n)) for n in t.order[np.sort(places)] if n not in t.order[:_TRIES]]
+        main = [n for n, d in enumerate(t.part.decisions) if d.name in t.part.structure]
+        places = {int(p) for n in main for p in np.unique(t.rows[t.order][:, n], return_index=True)[1]}
+        more += [(float(t.seconds[n]), k, int(n)) for n in t.order[sorted(places)] if n not in t.order[:_TRIES]]
     return [(tables[k], n) for _, k, n in (*first, *sorted(more, key=lambda item: item[:1]))]
 
 
