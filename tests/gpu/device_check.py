@@ -3,13 +3,14 @@
     python -m tests.gpu.device_check --prepare kernels.pkl.xz   # anywhere: build the kernels, and keep what they should give
     python -m tests.gpu.device_check --run kernels.pkl.xz       # with a device: a line for each that is wrong, and a summary
 
-The kernels are the rules' programs by several rows of each sketch, products on matrix units, the kernels of the table in
+The kernels are the rules' programs by several rows of each sketch, products on matrix units, attention, the kernels of the table in
 docs/guides/gpu.md; with ``--ops FILE`` those of te.ops' tests (``tests.cross``) instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import lzma
 import pickle
 import subprocess
@@ -17,7 +18,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from tilewright.tuner import Space, default_schedule
 
 from ..cross.kernels_of_ops import kernels_of_ops
 from ..tuner.gpu_programs import PROGRAMS, _product
+from ..tuner.test_matrix_forms import FORMS, product
 from .kernel_table import CASES
 
 TARGET = "cuda -arch=sm_90a"
@@ -86,6 +87,30 @@ def of_rules() -> Iterator[Prepared]:
                 yield Prepared(
                     f"{name}: {sketch.name} {n} {sketch.decisions_of(row)}", module, before, after, tolerance
                 )
+
+
+def of_forms() -> Iterator[Prepared]:
+    """Yield products of any number of axes on matrix units, and attention with and without a mask."""
+    for name, (form, extents) in FORMS.items():
+        func = te.create_prim_func(product(form, extents, cast="float16"))
+        before, after = _arrays(func, lambda a, b, form=form: np.einsum(form, a, b))
+        space, rng = Space(func, Target(TARGET)), np.random.default_rng(0)
+        for sketch in space.sketches:
+            for n, row in enumerate(np.concatenate([sketch.best_rows(1), sketch.sample(3, rng)])):
+                module = compile(space.schedule(sketch, row).func, Target(TARGET))
+                yield Prepared(f"{name}: {sketch.name} {n} {sketch.decisions_of(row)}", module, before, after, 0)
+    for dim, causal in itertools.product((64, 128), (False, True)):
+        q, k, v = [te.placeholder((3, 512, dim), "float16", x) for x in "QKV"]
+        tensors = [q, k, v, te.ops.attention(q, k, v, causal=causal)]
+
+        def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool = causal) -> np.ndarray:
+            scores = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
+            scores = np.where(np.tri(q.shape[1], dtype=bool) | (not causal), scores, -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            return np.asarray(weights / weights.sum(-1, keepdims=True) @ v)
+
+        before, after = _arrays(te.create_prim_func(tensors), attended)
+        yield Prepared(f"attention {dim} causal={causal}", tw.build(tensors, TARGET), before, after, 5e-3)
 
 
 def of_table() -> Iterator[Prepared]:
@@ -214,7 +239,7 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=1)
     given = parser.parse_args()
     if given.prepare:
-        made = of_ops(given.ops) if given.ops else chain(of_rules(), of_table())
+        made = of_ops(given.ops) if given.ops else itertools.chain(of_rules(), of_forms(), of_table())
         count = kept(made, given.file)
         print(f"{count} kernels, {given.file.stat().st_size / 1e6:.1f} MB")
         return 0
