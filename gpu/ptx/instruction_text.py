@@ -14,7 +14,7 @@ from ...codegen.llvm.function_builder import llvm_type, memory_type, sum_text
 from ...codegen.llvm.llvm_scope import LlvmScope
 from ...codegen.machine.target import WARP_GROUP
 from ...tir.arith.normal_form.forms import Linear
-from ...tir.expr import Broadcast, BufferLoad, Call, Cast, DType, Expr, IntImm, Ramp
+from ...tir.expr import Broadcast, BufferLoad, Call, Cast, DType, Expr, IntImm, Ramp, Var
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
     GROUP_ROWS,
@@ -28,6 +28,7 @@ from ...tir.expr.intrinsics.matrix_operations import (
     tile_columns,
 )
 from ...tir.stmt import Buffer, BufferStore
+from ...tir.walk import substitute
 from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import COPY, EXPECT, INIT, PIECE
 from ..launch.launch_form import SWIZZLED, SWIZZLED_ALIGNMENT, held_of, threads_of_tile
@@ -313,15 +314,16 @@ def _numbers(em: LlvmScope, e: Expr) -> list[str]:
     found = {}
     for var, leaf in leaves.items():
         found[var] = _leaf(em, leaf)
-        if isinstance(leaf, Ramp) and leaf.dtype.is_int:
-            em.indices.add(var)
     out = []
     for n in range(_count(e.dtype)):
+        own: dict[Var, Expr] = {
+            var: Var(var.name, var.dtype) for var in found
+        }  # index arithmetic is remembered by its variables
         for var, values in found.items():
-            em.vars[var] = values[n]
-        out.append(em.value(number))
-    for var in found:
-        del em.vars[var]
+            em.vars[own[var]] = values[n]  # type: ignore[index]
+            if isinstance(leaves[var], Ramp):
+                em.indices.add(own[var])  # type: ignore[arg-type]
+        out.append(em.value(substitute(number, own)))
     return out
 
 
