@@ -8,7 +8,7 @@ PTX has it once for each register.
 
 from __future__ import annotations
 
-from ...tir.expr import Broadcast, BufferLoad, Call, Cast, Expr, Let, Ramp, Var
+from ...tir.expr import Broadcast, BufferLoad, Call, Cast, Expr, FloatImm, IntImm, Let, Ramp, Var
 from ...tir.expr.intrinsics import Lanes, lanes_of_call
 
 
@@ -27,6 +27,8 @@ def elementwise(e: Expr) -> tuple[dict[Var, Expr], Expr]:
             inner[n.var] = Var(n.var.name, n.var.dtype.element)
             value = one(n.value)
             return Let(inner[n.var], value, one(n.body))
+        if isinstance(n, Broadcast) and isinstance(n.value, (IntImm, FloatImm)):
+            return n.value
         if is_leaf(n):
             return leaf(n)
         if isinstance(n, Cast):

@@ -137,6 +137,12 @@ def test_a_thread_holds_two_rows_of_numbers():
     )  # two rows, two exchanges, maximum and sum
 
 
+def test_each_register_has_its_own_number():
+    """A thread compares the row and the column of each of its 32 numbers."""
+    ir = tw.build(program(CASES[2][1]), "cuda -arch=sm_90a").get_source("ir")
+    assert len(set(re.findall(r"icmp sle \w+ (.*)", ir))) >= 32
+
+
 def test_scalars_are_the_same_in_all_threads():
     a, b = given()
     with pytest.raises(GpuError, match="the threads of a tile have different values of "):
