@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...codegen.machine.target import OVERLAID_SHARED
-from ...tir.expr import Expr, Var
+from ...tir.expr import Var
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, AttrStmt, Buffer, PrimFunc, SeqStmt, Stmt, seq
 from ...tir.walk import pre_order, statements, transform_statements
@@ -90,8 +90,8 @@ def _spans(kernel: Stmt, body: Stmt) -> Mapping[Var, tuple[int, int]]:
     for n, step in enumerate(_steps(body)):
         for node in pre_order(step):
             data = node if isinstance(node, Var) else getattr(getattr(node, "buffer", None), "data", None)
-            if isinstance(data, Expr):
-                out[data] = (out.get(data, (n, n))[0], n)  # type: ignore[index, arg-type]
+            if isinstance(data, Var):
+                out[data] = (out.get(data, (n, n))[0], n)
     return out
 
 

@@ -121,9 +121,9 @@ def of_table() -> Iterator[Prepared]:
         yield Prepared(f"table: {name}", tw.build(case.build(*case.small), TARGET), before, after, case.tolerance)
 
 
-def of_ops(file: Path) -> Iterator[Prepared]:
+def of_ops(file: Path, every: int = 1) -> Iterator[Prepared]:
     """Yield the kernels of te.ops' tests, which ``file`` holds or the tests make."""
-    for kernel in kernels_of_ops(file):
+    for kernel in kernels_of_ops(file)[::every]:
         target = Target(TARGET)
         try:
             module = compile(default_schedule(parse(kernel.text), target).func, target)
@@ -234,12 +234,13 @@ def main() -> int:
     parser.add_argument(
         "--ops", type=Path, help="with --prepare: the kernels of te.ops' tests, collected into this file"
     )
+    parser.add_argument("--every", type=int, default=1, help="with --ops: take one kernel of so many")
     parser.add_argument("--limit", type=float, default=300, help="seconds that a process may take")
     parser.add_argument("--from", dest="first", type=int)
     parser.add_argument("--step", type=int, default=1)
     given = parser.parse_args()
     if given.prepare:
-        made = of_ops(given.ops) if given.ops else itertools.chain(of_rules(), of_forms(), of_table())
+        made = of_ops(given.ops, given.every) if given.ops else itertools.chain(of_rules(), of_forms(), of_table())
         count = kept(made, given.file)
         print(f"{count} kernels, {given.file.stat().st_size / 1e6:.1f} MB")
         return 0
