@@ -83,6 +83,25 @@ def _convolution(n: int, c: int, o: int, size: int, window: int, stride: int) ->
     return [x, w, te.ops.conv2d(x, w, stride, window // 2)]
 
 
+def _convolution_of_halves(n: int, c: int, o: int, size: int, window: int) -> list[te.Tensor]:
+    """Returns a convolution of float16 with the channels last, sums in float32, rounded at the end."""
+    x, w = _inputs("float16", X=(n, size, size, c), W=(window, window, c, o))
+    p = window // 2
+
+    def padded(b: Any, i: Any, j: Any, q: Any) -> Any:
+        inside = te.all(i >= p, i < size + p, j >= p, j < size + p)
+        return te.if_then_else(inside, x[b, i - p, j - p, q], te.const(0, "float16"))
+
+    source = te.compute((n, size + 2 * p, size + 2 * p, c), padded, name="padded") if p else x
+    r, t, q = [te.reduce_axis((0, e), name=name) for e, name in ((window, "r"), (window, "t"), (c, "q"))]
+    y = te.compute(
+        (n, size, size, o),
+        lambda b, i, j, k: te.sum(source[b, i + r, j + t, q].astype("float32") * w[r, t, q, k].astype("float32"), axis=[r, t, q]),
+        name="sums",
+    )  # fmt: skip
+    return [x, w, te.compute(y.shape, lambda *i: y[i].astype("float16"), name="Y")]
+
+
 def kernels(torch: Any, small: bool = False) -> dict[str, Kernel]:
     """Returns the kernels by name."""
     f = torch.nn.functional if torch is not None else None
@@ -126,6 +145,15 @@ def kernels(torch: Any, small: bool = False) -> dict[str, Kernel]:
             _convolution(batch, c, o, size, window, stride),
             lambda x, w, stride=stride, window=window: f.conv2d(x, w, None, stride, window // 2),
             2 * batch * c * o * wide**2 * window**2, "TFLOP/s", 0.8,
+        )  # fmt: skip
+    for c, o, size, window in ((64, 64, 56, 3), (64, 256, 56, 1), (256, 256, 14, 3)):
+        batch, size = (1, 14) if small else (32, size)
+        out[f"conv16 {c}-{o} {size} {window}x{window}"] = Kernel(
+            _convolution_of_halves(batch, c, o, size, window),
+            lambda x, w, window=window: f.conv2d(
+                x.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1), None, 1, window // 2
+            ).permute(0, 2, 3, 1),
+            2 * batch * c * o * size**2 * window**2, "TFLOP/s", 0.8, 2e-3,
         )  # fmt: skip
     rms = _inputs("float32", X=(rows, columns), G=(columns,))
     out |= {
