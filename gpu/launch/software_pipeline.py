@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from ...tir.expr import Broadcast, BufferLoad, Call, Expr, FloatImm, IntImm, Var, const
+from ...tir.expr import Broadcast, BufferLoad, Call, Cast, Expr, FloatImm, IntImm, Var, const
 from ...tir.expr.node import IRNode
 from ...tir.stmt import (
     Allocate,
@@ -324,18 +324,27 @@ def started(s: Stmt, written: Set[Var]) -> Stmt:
 
 
 def padded_copy(value: Expr) -> tuple[list[Expr], Expr, list[Expr]]:
-    """Returns the conditions of a padded copy, what it copies where they hold, and its constants elsewhere."""
+    """Returns the conditions of a padded copy, what it copies where they hold, and its constants elsewhere.
+
+    Numbers of 16 bits may be widened in it and rounded afterwards, which leaves them as they are.
+    """
     conditions: list[Expr] = []
     constants: list[Expr] = []
-    while isinstance(value, Call) and value.op == "tir.if_then_else":
-        condition, inside, outside = value.args
+    given, rounded = value, isinstance(value, Cast) and value.dtype.is_float
+    inner = value.value if isinstance(value, Cast) and rounded else value
+    while isinstance(inner, Call) and inner.op == "tir.if_then_else":
+        condition, inside, outside = inner.args
         lane = outside.value if isinstance(outside, Broadcast) else outside
         if not isinstance(lane, (IntImm, FloatImm)):
             break
         conditions.append(condition)
         constants.append(lane)
-        value = inside
-    return conditions, value, constants
+        inner = inside
+    if rounded:
+        if not (isinstance(inner, Cast) and inner.value.dtype == given.dtype and given.dtype.bits < inner.dtype.bits):
+            return [], given, []
+        inner = inner.value
+    return conditions, inner, constants
 
 
 def commit() -> Stmt:

@@ -123,3 +123,53 @@ def test_a_result_with_its_rows_innermost():
 
 def test_sums_without_columns():
     assert roles("ik,ik->i", {"i": 4, "k": 16}) is None
+
+
+def convolution(n, size, c, o, window=3, stride=1):
+    """Returns a convolution of float16 with the channels last, which a stage of its own pads, and what NumPy makes of its inputs."""
+    x, w = te.placeholder((n, size, size, c), "float16", "X"), te.placeholder((window, window, c, o), "float16", "W")
+    p, out = window // 2, size // stride
+
+    def padded(b, i, j, q):
+        inside = te.all(i >= p, i < size + p, j >= p, j < size + p)
+        return te.if_then_else(inside, x[b, i - p, j - p, q], te.const(0, "float16"))
+
+    source = te.compute((n, size + 2 * p, size + 2 * p, c), padded, name="padded")
+    r, t, q = [te.reduce_axis((0, e), name=name) for e, name in ((window, "r"), (window, "t"), (c, "q"))]
+
+    def sums(b, i, j, k):
+        return te.sum(
+            source[b, i * stride + r, j * stride + t, q].astype("float32") * w[r, t, q, k].astype("float32"),
+            axis=[r, t, q],
+        )
+
+    y = te.compute((n, out, out, o), sums, name="C")
+
+    def reference(a, b):
+        wide = np.pad(a.astype("float32"), ((0, 0), (p, p), (p, p), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(wide, (window, window), axis=(1, 2))[:, ::stride, ::stride]
+        return np.einsum("nyxcij,ijco->nyxo", windows[:, :out, :out], b.astype("float32"))
+
+    return [x, w, te.compute(y.shape, lambda *i: y[i].astype("float16"), name="D")], reference
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions(stride):
+    tensors, reference = convolution(2, 6, 8, 24, stride=stride)
+    func, target, (a, b) = te.create_prim_func(tensors), Target("gpu-sim -arch=sm_90a"), values(tensors)
+    space, want = Space(func, target), reference(a, b)
+    sketches = [s for s in space.sketches if s.name.startswith(("warps", "groups"))]
+    assert len(sketches) == 2
+    for sketch in sketches:
+        got = np.full(want.shape, np.nan, "float16")
+        compile(space.schedule(sketch, sketch.best_rows(1)[0]).func, target)(a, b, got)
+        assert (got == want).all()
+
+
+def test_padded_copies_of_halves_run_beside_the_threads():
+    """The choice between an element and 0 is widened and rounded, which changes nothing: it stays a copy."""
+    tensors, _ = convolution(8, 56, 64, 64)
+    module = tw.build(tensors, "cuda -arch=sm_90a")
+    text = module.get_source()
+    assert len(module.kernels["main"]) == 1 and "wgmma.mma_async" in text
+    assert "ld.global" not in text.partition("wgmma.mma_async")[0]
