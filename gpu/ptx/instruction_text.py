@@ -633,12 +633,12 @@ def _fence(em: LlvmScope, e: Call) -> str:
 def _group_dot(em: LlvmScope, e: Call) -> str:
     sums, left, right = e.args
     columns = group_columns(sums.dtype)
-    count, types = columns // 2, ".".join(_GROUP_WORDS[operand.dtype.element] for operand in (left, right))
+    count, operands = columns // 2, ".".join(_GROUP_WORDS[operand.dtype.element] for operand in (left, right))
     # PTX calls operands transposed whose steps are rows of shared memory; those of float8 are not
     within = isinstance(left, Call) and left.op in GROUP_LOADS
     apart = [int((operand is right) != is_transposed(operand)) for operand in ((left, right) if within else (right,))]
     said = "" if left.dtype.bits == 8 else "".join(f", {n}" for n in apart)
-    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{group_steps(left.dtype)}.f32.{types}"
+    shape = f"wgmma.mma_async.sync.aligned.m64n{columns}k{group_steps(left.dtype)}.f32.{operands}"
     begins = isinstance(sums, Broadcast)
     if isinstance(sums, Broadcast):
         splat_of_tile(em, sums)  # zeros, or an error
