@@ -8,6 +8,7 @@ It also says which axes of a block have which role on a GPU, and what accesses o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -36,6 +37,13 @@ class GpuProduct:
         """Returns the blocks that are scheduled together, in program order."""
         return (*self.padding, self.block, *([self.epilogue] if self.epilogue is not None else []))
 
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The extents of the batch, the rows, the columns and the steps."""
+        sides = (self.roles.batch, self.roles.rows, self.roles.columns)
+        batch, rows, columns = [math.prod(self.block.extents[v] for v in axes) for axes in sides]
+        return batch, rows, columns, self.block.reduce_size
+
 
 @dataclass(frozen=True, eq=False)
 class ProductRoles:
@@ -49,6 +57,14 @@ class ProductRoles:
     columns: tuple[Var, ...]
     left: Use
     right: Use
+
+    def side(self, use: Use) -> tuple[Var, ...]:
+        """Returns the rows, or the columns, which an operand has."""
+        return self.rows if use is self.left else self.columns
+
+    def by_step(self, use: Use) -> bool:
+        """Returns whether the steps of an operand are neighbours in memory, not its rows or columns."""
+        return not any(use.stride(v) == 1 for v in self.side(use))
 
 
 def gpu_product(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> GpuProduct | None:

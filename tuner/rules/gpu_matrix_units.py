@@ -25,7 +25,7 @@ from ...codegen.machine.target import (
 )
 from ...schedule import Schedule
 from ...schedule.intrin import STEPS
-from ...tir.expr import Add, BufferLoad, Call, Cast, Mul, Var
+from ...tir.expr import Add, BufferLoad, Call, Cast, Mul
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, PANEL
 from ...tir.stmt import BufferStore
 from ..cost.cost_features import Columns, Costs, ceil_div
@@ -68,11 +68,9 @@ class MatrixProduct:
     @classmethod
     def of(cls, product: GpuProduct) -> MatrixProduct:
         """Returns the product with the layouts of its operands in memory."""
-        roles = product.roles
-        sides = ((roles.left, roles.rows), (roles.right, roles.columns))
-        by_step = [not any(use.stride(v) == 1 for v in side) for use, side in sides]
-        lanes = [_copied_together(product, use, side, steps) for (use, side), steps in zip(sides, by_step, strict=True)]
-        return cls(product, (not by_step[0], by_step[1]), (lanes[0], lanes[1]))
+        left, right = product.roles.left, product.roles.right
+        turned = (not product.roles.by_step(left), product.roles.by_step(right))
+        return cls(product, turned, (_copied_together(product, left), _copied_together(product, right)))
 
     @property
     def dtype(self) -> str:
@@ -87,11 +85,7 @@ class MatrixProduct:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """The extents of the batch, the rows, the columns and the steps."""
-        block, roles = self.product.block, self.product.roles
-        batch, rows, columns = [
-            math.prod(block.extents[v] for v in axes) for axes in (roles.batch, roles.rows, roles.columns)
-        ]
-        return batch, rows, columns, block.reduce_size
+        return self.product.sizes
 
     @property
     def plain(self) -> bool:
@@ -120,39 +114,27 @@ class MatrixProduct:
             if after is None and read:
                 after = sch.cache_write(block, 0, "shared")
             return after, MatrixForm((reads.index(roles.left.buffer), reads.index(roles.right.buffer)), self.layout)
-        single = {v for v in info.spatial if info.extents[v] == 1}
-        batch, rows, columns, reduced = [
-            tuple([info.axes.index(v) for v in axes])
-            for axes in (
-                roles.batch,
-                [v for v in info.spatial if v in single or v in roles.rows],
-                roles.columns,
-                info.reduce,
-            )
-        ]
-        runs = axis_of_runs(info)
-        inner, run = (-1, 1) if runs is None else (info.axes.index(runs), math.gcd(info.extents[runs], multiples[2]))
         orders = {
             id(use): OperandOrder(use.buffer.name, use is roles.left, turned == (use is roles.right))
             for use, turned in zip((roles.left, roles.right), self.turned, strict=True)
         }
         copies, out = in_product_form(
-            sch, block, ProductAxes(batch, rows, columns, reduced, inner, run), [orders[id(use)] for use in info.loads],
+            sch, block, ProductAxes.of(self.product, multiples[2]), [orders[id(use)] for use in info.loads],
             multiples, after, [b.name for b in self.product.padding],
         )  # fmt: skip
         copied = {id(use): copy for use, copy in zip(info.loads, copies, strict=True)}
         return out, MatrixForm(layout=self.layout, copies=(copied[id(roles.left)], copied[id(roles.right)]))
 
 
-def _copied_together(product: GpuProduct, use: Use, side: Sequence[Var], by_step: bool) -> int:
+def _copied_together(product: GpuProduct, use: Use) -> int:
     """Returns how many elements of an operand are copied at once: a power of two, at most 16 bytes."""
-    block, most = product.block, 16 // use.buffer.dtype.bytes
+    block, most, by_step = product.block, 16 // use.buffer.dtype.bytes, product.roles.by_step(use)
     if not pads_around_lines(use, product.padding):
         return 1
     runs = axis_of_runs(block) if by_step else None
     if runs is not None:
         return math.gcd(most, length_of_lines(use, (runs,), block))
-    return math.gcd(most, length_of_lines(use, block.reduce if by_step else side, block))
+    return math.gcd(most, length_of_lines(use, block.reduce if by_step else product.roles.side(use), block))
 
 
 _PLAIN = MatrixForm()

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...codegen.machine.target import BANKS, BARRIER_CYCLES, FETCH_CYCLES, SECTOR, WARP
 from ...schedule import Schedule
-from ...tir.expr import Add, BufferLoad, Cast, Mul, Var
+from ...tir.expr import Add, BufferLoad, Cast, Mul
 from ...tir.stmt import BufferStore
 from ..cost.cost_features import Columns, Costs, ceil_div, up_to
 from ..cost.gpu_model import GpuModel, GpuProduct, gpu_product, touched_bytes
@@ -24,23 +24,17 @@ from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 @dataclass(frozen=True)
 class ThreadTiles:
-    """The tiles of a product. ``batch``, ``rows``, ``columns`` and ``reduced`` are numbers of the block's axes.
+    """The tiles of a product over some ``axes``.
 
     ``sizes_of_rows`` and ``sizes_of_columns``: the virtual threads, the threads and the elements of one thread along each. ``step``: how
-    far the sums go between two copies into shared memory. ``inner``: the reduced axis of which ``run`` neighbours are one after the other,
-    before the other reduced axes go on. ``versions``: of the tiles in shared memory; with more than one, copies run ahead of
+    far the sums go between two copies into shared memory. ``versions``: of the tiles in shared memory; with more than one, copies run ahead of
     the sums by that many steps less one. ``lanes``: the columns that a thread stores at once.
     """
 
-    batch: tuple[int, ...]
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    reduced: tuple[int, ...]
+    axes: ProductAxes
     sizes_of_rows: tuple[int, int, int] = (2, 8, 4)
     sizes_of_columns: tuple[int, int, int] = (2, 8, 4)
     step: int = 8
-    inner: int = -1
-    run: int = 1
     versions: int = 1
     lanes: int = 1
 
@@ -73,10 +67,9 @@ def threaded_product(
     hold zeros where tiles are longer than an axis.
     """
     block = sch.get_block(block) if isinstance(block, str) else block
-    axes = ProductAxes(tiles.batch, tiles.rows, tiles.columns, tiles.reduced, tiles.inner, tiles.run)
     orders = [OperandOrder(o.buffer, o.left, o.left and o.by_step) for o in operands]
     multiples = (math.prod(tiles.sizes_of_rows), math.prod(tiles.sizes_of_columns), tiles.step)
-    copies, out = in_product_form(sch, block, axes, orders, multiples, epilogue, padding)
+    copies, out = in_product_form(sch, block, tiles.axes, orders, multiples, epilogue, padding)
     *batch, i, j, k = sch.get_loops(block)
     r = sch.split(i, [None, *tiles.sizes_of_rows])
     c = sch.split(j, [None, *tiles.sizes_of_columns])
@@ -160,12 +153,10 @@ class ThreadTilesPart(Part):
 
     def __init__(self, product: GpuProduct, machine: GpuModel) -> None:
         self.product, self.machine = product, machine
-        block, roles = self.block, self.roles = product.block, product.roles
+        block = self.block = product.block
+        self.roles = product.roles
         self.name = f"threads_{block.name}"
-        self.rows, self.columns, self.others = [
-            math.prod(block.extents[v] for v in axes) for axes in (roles.rows, roles.columns, roles.batch)
-        ]
-        self.steps = block.reduce_size
+        self.others, self.rows, self.columns, self.steps = product.sizes
         self.inner = axis_of_runs(block)
         self.adds_zeros = _is_sum_of_products(block)
         self.padded = {use.buffer for b in product.padding for use in b.stores}
@@ -187,45 +178,27 @@ class ThreadTilesPart(Part):
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         block, roles, step = self.block, self.roles, row["step"]
-        batch, rows, columns, reduced = [
-            tuple([block.axes.index(v) for v in axes])
-            for axes in (roles.batch, self._rows(), roles.columns, block.reduce)
-        ]
-        inner, run = -1, 1
-        if self.inner is not None:
-            inner, run = block.axes.index(self.inner), math.gcd(block.extents[self.inner], step)
         tiles = ThreadTiles(
-            batch, rows, columns, reduced, (row["row_turns"], row["row_threads"], row["row_elements"]),
-            (row["column_turns"], row["column_threads"], row["column_elements"]), step, inner, run, row["versions"],
+            ProductAxes.of(self.product, step), (row["row_turns"], row["row_threads"], row["row_elements"]),
+            (row["column_turns"], row["column_threads"], row["column_elements"]), step, row["versions"],
             self._lanes_of_result(row["column_elements"]),
         )  # fmt: skip
         operands = [
-            OperandTiles(use.buffer.name, use is roles.left, self._by_step(use), self._most_lanes(use, step))
+            OperandTiles(use.buffer.name, use is roles.left, roles.by_step(use), self._most_lanes(use, step))
             for use in block.loads
         ]
         after = None if self.product.epilogue is None else self.product.epilogue.name
         threaded_product(sch, block.name, tiles, operands, after, [b.name for b in self.product.padding])
 
-    def _rows(self) -> tuple[Var, ...]:
-        """Returns the rows, and all axes of one value with them."""
-        own = {*self.roles.rows, *(v for v in self.block.spatial if self.block.extents[v] == 1)}
-        return tuple([v for v in self.block.spatial if v in own])
-
-    def _by_step(self, use: Use) -> bool:
-        """Returns whether neighbouring threads copy neighbouring steps of an operand: no rows or columns lie side by side."""
-        side = self.roles.rows if use is self.roles.left else self.roles.columns
-        return not any(use.stride(v) == 1 and self.block.extents[v] > 1 for v in side)
-
     def _most_lanes(self, use: Use, step: int) -> int:
         """Returns how many elements of an operand a thread can copy at once, 16 bytes or one."""
-        block, by_step = self.block, self._by_step(use)
+        block, by_step = self.block, self.roles.by_step(use)
         wide = 16 // use.buffer.dtype.bytes if use.buffer.dtype.bits == 32 else 1
-        side = self._rows() if use is self.roles.left else self.roles.columns
         if by_step and (self.inner is not None or use is self.roles.right or step % wide):
             return 1
         if not pads_around_lines(use, self.product.padding):
             return 1
-        return wide if length_of_lines(use, block.reduce if by_step else side, block) % wide == 0 else 1
+        return wide if length_of_lines(use, block.reduce if by_step else self.roles.side(use), block) % wide == 0 else 1
 
     def _lanes_of_result(self, elements: int) -> int:
         """Returns how many columns a thread stores at once, 16 bytes or one."""
@@ -261,7 +234,7 @@ class ThreadTilesPart(Part):
         tile_bytes = np.sum([n * use.buffer.dtype.bytes for use, n in zip(block.loads, loads, strict=True)], axis=0)
         along = (
             np.minimum(4.0, columns["step"])
-            if self._by_step(self.roles.left)
+            if self.roles.by_step(self.roles.left)
             else np.minimum(columns["row_elements"], 4)
         )
         read = own_rows / along + own_columns / np.minimum(columns["column_elements"], 4)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var
+from ..cost.gpu_model import GpuProduct
 from ..program import BlockInfo, Use
 
 
@@ -29,6 +30,19 @@ class ProductAxes:
     reduced: tuple[int, ...]
     inner: int = -1
     run: int = 1
+
+    @classmethod
+    def of(cls, product: GpuProduct, step: int) -> ProductAxes:
+        """Returns the axes of a product for tiles of ``step`` steps. Axes of one value count as rows."""
+        block, roles = product.block, product.roles
+        rows = [v for v in block.spatial if v in roles.rows or block.extents[v] == 1]
+        batch, own, columns, reduced = [
+            tuple([block.axes.index(v) for v in axes]) for axes in (roles.batch, rows, roles.columns, block.reduce)
+        ]
+        runs = axis_of_runs(block)
+        if runs is None:
+            return cls(batch, own, columns, reduced)
+        return cls(batch, own, columns, reduced, block.axes.index(runs), math.gcd(block.extents[runs], step))
 
 
 @dataclass(frozen=True)
