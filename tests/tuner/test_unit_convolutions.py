@@ -143,3 +143,40 @@ def test_sums_are_requantized_where_tiles_are_stored():
     text = compile(scheduled, Target(UNIT), "conv").get_source("lowered")
     assert text.count("T.tile_dot4(") == 4 and text.count("T.tile_store(") == 4
     assert re.findall(r'decl_buffer\(\((.*)\), "int32"\)', text) == ["32, 32"]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("target", [pytest.param("native -num-cores=1", marks=unit, id="unit"), "native -mattr=-amx-tile -num-cores=1"])  # fmt: skip
+def test_a_quantized_convolution_equals_that_of_onnx_runtime(dtype, target):
+    """QLinearConv with zero points and a bias is a convolution of narrow integers, whatever instructions compute it."""
+    onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    if not Target("native").has("avx2"):
+        pytest.skip("this machine has no AVX2")
+    rng = np.random.default_rng(5)
+    low, high = (0, 255) if dtype == "uint8" else (-128, 127)
+    x = rng.choice([low, high, 7], (1, 64, 9, 9)).astype(dtype)
+    constants = {
+        "xs": np.float32(0.02), "xz": np.array(high - 40, dtype),
+        "w": np.where(rng.random((32, 64, 3, 3)) < 0.3, rng.choice([-127, 127], (32, 64, 3, 3)),
+                      rng.integers(-127, 127, (32, 64, 3, 3))).astype("int8"),
+        "ws": rng.uniform(1e-4, 1e-3, 32).astype("float32"), "wz": np.zeros(32, "int8"),
+        "ys": np.float32(0.25), "yz": np.array(low + 128, dtype), "b": rng.integers(-9999, 9999, 32).astype("int32"),
+    }  # fmt: skip
+    helper = onnx.helper
+    node = helper.make_node(
+        "QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"], ["y"], pads=[1] * 4, kernel_shape=[3, 3]
+    )
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info("y", kind, (1, 32, 9, 9))],
+        [onnx.numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items()],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    built = build(model, target)
+    (want,) = session.run(None, {"x": x})
+    assert np.unique(want).size > 20
+    np.testing.assert_array_equal(built(x), want)
+    (product,) = [step.func.script() for step in built.steps if "conv2d_nhwc" in step.func.script()]
+    assert 'T.Cast("int32", pad' in product and f'"{dtype}"' in product
