@@ -25,7 +25,9 @@ def test_build_makes_a_library(run, tmp_path, model):
     done = run("build", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--name", "step", "-o", "m.so", "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
-    assert told["files"] == ["m.so", "m.h", "m.pc"] and told["symbols"] == ["step"]
+    assert told["files"] == ["m.so", "m.h", "m.hpp", "m.pc", "mConfig.cmake", "mConfigVersion.cmake"] and told[
+        "symbols"
+    ] == ["step"]
     assert told["origin"] == "1 kernels (1 default)"
     assert "int32_t step(const float* x, float* y, void* workspace)" in (tmp_path / "m.h").read_text()
 
