@@ -88,7 +88,7 @@ def export_module(
         if backend.header is None:
             return [path]
         write_file(header, backend.header(functions, header.name))
-        own = all([f.target.kind == "c" and not (f.target.is_freestanding or f.target.is_hls) for f in functions])
+        own = suffix == ".c" and not any([f.target.is_freestanding or f.target.is_hls for f in functions])
         return [path, header, *([write_cxx(functions, header)] if own else [])]
     linked = WASM if code.target.is_wasm else ".so"
     if suffix in (WASM, ".so") and suffix != linked:
