@@ -45,7 +45,7 @@ def test_a_size_may_stay_open(run, tmp_path, model):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["-o", "m.o"], 2, "a model becomes a shared library, .so, or a C file"),
+        (["-o", "m.o"], 2, "a model becomes a shared or static library, .so or .a, or a C file"),
         (["-o", "m.so", "--arg", "x=wide"], 2, "a shape is written NAME=1,3,224,224"),
         (["-o", "m.so", "--bounds", "n"], 2, "bounds are written n=32,m=512"),
         (["-o", "m.so", "--bounds", "m=3"], 1, "has no symbolic size m; its symbolic sizes: n"),
