@@ -11,7 +11,7 @@ from __future__ import annotations
 from . import language, testing
 from .autotuning import Autotuner, Config, Heuristics, autotune, heuristics
 from .kernel_source import KernelError
-from .launch import CompiledKernel, JitFunction, cdiv, jit, next_power_of_2, set_allocator
+from .launch import CompiledKernel, JitFunction, cdiv, jit, next_power_of_2, set_allocator, set_target
 
 __all__ = [
     "Autotuner",
@@ -27,5 +27,6 @@ __all__ = [
     "language",
     "next_power_of_2",
     "set_allocator",
+    "set_target",
     "testing",
 ]
