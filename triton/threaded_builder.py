@@ -15,7 +15,7 @@ from ..tir.expr import Call, Expr, StringImm, Var, any_, const
 from ..tir.expr.dtype import DType
 from ..tir.expr.intrinsics import operation_named
 from ..tir.stmt import Buffer, BufferStore, Evaluate, For, IfThenElse, Stmt
-from .block_values import BlockValue, PointerArgument, broadcast_make, broadcast_shape, converted, element, guarded
+from .block_values import BlockValue, PointerArgument, broadcast_make, broadcast_shape, converted, element
 from .kernel_builder import REDUCTIONS, KernelBuilder, Lanes, inner_type
 from .thread_layout import ThreadLayout, ThreadNest
 
@@ -218,7 +218,8 @@ class ThreadedBuilder(KernelBuilder):
             )
             address = Call("tir.address_of", (element(argument.buffer, (offset,)),), "handle")
             changed = operation_named(operation)(address, *makes)
-            return BufferStore(old, guarded(inside, changed, zero), self.place_of(lanes))
+            place = self.place_of(lanes)
+            return IfThenElse(inside, BufferStore(old, changed, place), BufferStore(old, zero, place))
 
         self.barrier()  # what was read and written before is complete
         self.emit(
