@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import Call, Expr, StringImm, Var, any_, const
+from ..tir.expr import Call, Expr, StringImm, Var, any_, const, transform
 from ..tir.expr.dtype import DType
 from ..tir.expr.intrinsics import operation_named
-from ..tir.stmt import Buffer, BufferStore, Evaluate, For, IfThenElse, Stmt
+from ..tir.stmt import Buffer, BufferStore, Evaluate, For, IfThenElse, Stmt, loads_and_stores
 from .block_values import BlockValue, PointerArgument, broadcast_make, broadcast_shape, converted, element
 from .kernel_builder import REDUCTIONS, KernelBuilder, Lanes, inner_type
 from .thread_layout import ThreadLayout, ThreadNest
@@ -86,6 +86,10 @@ class ThreadedBuilder(KernelBuilder):
         sizes = {v: n for v, n in zip(lanes, shape, strict=True) if isinstance(v, Var)}
         ends = self.ends(make(lanes), sizes)
         found = self.nest(shape, note)
+        if not any(
+            a.buffer.scope != "global" for a in loads_and_stores(found)
+        ):  # no registers, which loops cannot index
+            found = transform(found, post=_rolled)
         if ends is not None and sizes:
             low, high = simplify(ends[0]), simplify(ends[1])
             found = IfThenElse(any_(low < self.number(0), high >= extent), found)
@@ -231,3 +235,8 @@ class ThreadedBuilder(KernelBuilder):
 
 def _dropped(items: Sequence[Expr], axis: int) -> tuple[Expr, ...]:
     return tuple([e for d, e in enumerate(items) if d != axis])
+
+
+def _rolled(n: Any) -> Any:
+    """Returns a loop that was to be written out as one that is not."""
+    return n.with_(kind="serial") if isinstance(n, For) and n.kind == "unrolled" else None
