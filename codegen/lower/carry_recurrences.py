@@ -169,7 +169,7 @@ def _with_registers(loop: For, scope: ScopedTransform) -> Stmt | None:
 
 
 def _last_lane_carried(loop: For, scope: ScopedTransform) -> Stmt | None:
-    """Returns a loop of vectors, each of which begins with the last lane of the one before, with a register for it."""
+    """Returns a loop with a register for the last lane of each vector, with which the next one begins."""
     store, analyzer = loop.body, scope.analyzer
     if not (isinstance(store, BufferStore) and store.predicate is None and isinstance(store.value, BinaryOp)):
         return None

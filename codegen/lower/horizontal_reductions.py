@@ -201,7 +201,7 @@ def _start(reducer: Reducer, value: Expr) -> float:
 
 
 def _first_step(test: Expr, var: Var, analyzer: Analyzer) -> Expr | None:
-    """Returns the value of ``var`` in the first step, where the test says ``step < 1``, and all steps are at least 0."""
+    """Returns the value of ``var`` in the first step, which the test ``step < 1`` tells apart."""
     if not (isinstance(test, LT) and is_const_int(test.b, 1)):
         return None
     step = analyzer.simplify(var - test.a)
