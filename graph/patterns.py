@@ -434,7 +434,7 @@ def product_of_shifted(m: Match) -> Value | None:
     )
 )
 def product_of_shifted_with_bias(m: Match) -> Value | None:
-    """The same with a bias of int32, which is added at the end: sums of int32 wrap around alike in any order."""
+    """The same with a bias of int32, added at the end. Sums of int32 wrap around alike in any order."""
     found = _narrow_total(m) if m["bias"].dtype == "int32" else None
     return None if found is None else _biased(m, found[0], m["bias"], found[1])
 

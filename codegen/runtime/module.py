@@ -475,8 +475,8 @@ class Module:
         return source_of(self, fmt)
 
     def export(self, path: str | Path, *, debug_info: bool = False, version: str | None = None) -> list[Path]:
-        """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code headers for C
-        and C++. Back ends of the table have suffixes of their own. ``version`` is that of a shared library, which its
+        """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``. Headers for C
+        and C++ lie beside code. Back ends of the table have suffixes of their own. ``version`` is that of a shared library, which its
         packages for pkg-config and CMake tell; without one they tell Tilewright's.
 
         With ``debug_info`` the code has line tables, and the lowered program to which they refer is written beside it as

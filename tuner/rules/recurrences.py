@@ -154,7 +154,7 @@ class RecurrencePart(Part):
 
     @property
     def within(self) -> int:
-        """The lanes of a vector of steps: as many as there are, or the next power of two above the steps."""
+        """The lanes of a vector of steps: all that there are, or the next power of two above few steps."""
         return min(self.lanes, 1 << (self.block.extents[self.steps] - 1).bit_length())
 
     def _in_line(self) -> tuple[Var, ...]:
