@@ -562,6 +562,34 @@ def test_running_sums_of_chosen_elements_are_not_turned(chosen):
     np.testing.assert_allclose(made, (np.where(even, x, 1.0) if chosen else x * 2).cumsum(2), rtol=1e-4, atol=1e-4)
 
 
+SHORT = {
+    "repeated": ((9, 4, 2), lambda x, i, j, h: x[i, j % 4, h]),
+    "divided": ((9, 24, 3), lambda x, i, j, h: x[i, j // 2, h]),
+    "backwards": ((9, 24, 3), lambda x, i, j, h: x[i, 23 - j, h]),
+    "in steps": ((9, 48, 3), lambda x, i, j, h: x[i, 2 * j + 1, h]),
+    "bordered": ((9, 22, 3), lambda x, i, j, h: te.if_then_else(te.all(j >= 1, j < 23), x[i, j - 1, h], 0.0)),
+    "by columns": ((24, 2), lambda x, i, j, h: x[j, h]),
+}
+
+
+@pytest.mark.parametrize("form", SHORT)
+@pytest.mark.parametrize("target", [AVX512, "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=1"])
+def test_short_axes_fill_vectors_together(form, target):
+    """Their lanes are known in iterations of whole periods, so that nothing is gathered."""
+    shape, element = SHORT[form]
+    x = ph(*shape)
+    out = te.compute((9, 24, shape[-1]), lambda *i: element(x, *i) * 2.0, name="C")
+    built = compiled(x, out, target=target)
+    assert "fused" in built.get_source("tir")
+    assert form == "in steps" or "gather" not in built.get_source("ll")
+    made, (x,) = computed(out, x)
+    i, j, h = np.indices(made.shape)
+    kept = (j >= 1) & (j < 23) if form == "bordered" else True
+    read = {"bordered": (i, np.clip(j - 1, 0, 21), h), "by columns": (j, h), "repeated": (i, j % 4, h)}
+    read |= {"divided": (i, j // 2, h), "backwards": (i, 23 - j, h), "in steps": (i, 2 * j + 1, h)}
+    np.testing.assert_array_equal(made, np.where(kept, x[read[form]], 0) * 2)
+
+
 @pytest.mark.parametrize("shape", [(4096,), (50, 1000), (300, 32), (9, 7)])
 @pytest.mark.parametrize("op", ["cumsum", "cumprod"])
 def test_running_sums_along_the_last_axis_are_prefix_sums_of_vectors(op, shape):
