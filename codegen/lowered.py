@@ -16,7 +16,7 @@ from ..tir.analysis.access import accesses_below
 from ..tir.expr import Call, DType, Expr, IntImm, Var
 from ..tir.expr.intrinsics import Effect, effect_of
 from ..tir.stmt import AssertStmt, Block, Buffer, BufferStore, IRModule, PrimFunc, statements
-from ..tir.storage_types import STORED_TYPES
+from ..tir.storage_types import STORED_NUMBERS, STORED_TYPES
 from ..tir.walk import nodes_by_type, pre_order
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class Param:
     ``kind``: ``buffer`` (a pointer to the first element), ``scalar`` (a value of ``dtype``) or ``size`` (a symbol of
     some buffer's shape, stride or offset that is not a parameter: passed as int64, computed from the arrays by the
     caller). ``dtype`` is the element type of a buffer. ``writes``: the function may store through the pointer.
-    ``stored``: the storage type that the bytes of a buffer hold (:mod:`..tir.storage_types`), "" for others.
+    ``stored``: the storage type that the bytes of a buffer hold (:mod:`..tir.storage_types`), "" for others, and
+    ``numbers`` how many of them a row has, 0 where that is not known.
     """
 
     kind: str
@@ -83,6 +84,7 @@ class Param:
     buffer: Buffer | None = None
     writes: bool = False
     stored: str = ""
+    numbers: int = 0
 
     @property
     def name(self) -> str:
@@ -142,6 +144,7 @@ def abi_of(func: PrimFunc) -> tuple[Param, ...]:
     written = written_data(func)
     out: list[Param] = []
     stored = dict(zip(func.params, func.attrs.get(STORED_TYPES, ()), strict=False))
+    numbers = dict(zip(func.params, func.attrs.get(STORED_NUMBERS, ()), strict=False))
     for var in func.params:
         buffer = func.buffer_map.get(var)
         element = (var if buffer is None else buffer).dtype
@@ -152,7 +155,8 @@ def abi_of(func: PrimFunc) -> tuple[Param, ...]:
                 f'{wide}, and write .astype("{element}") where the narrow type is meant'
             )
         if buffer is not None:
-            out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written, str(stored.get(var, ""))))
+            kept, row = str(stored.get(var, "")), int(getattr(numbers.get(var, 0), "value", numbers.get(var, 0)))
+            out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written, kept, row))
         else:
             out.append(Param("scalar", var, var.dtype))
     out.extend(Param("size", var, DType(SIZE)) for var in size_vars(func))

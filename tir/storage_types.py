@@ -47,6 +47,9 @@ from .walk import pre_order
 STORED_TYPES = "stored_types"
 """The attribute of a lowered function with the storage type of each parameter, "" for others."""
 
+STORED_NUMBERS = "stored_numbers"
+"""The attribute with how many numbers a row of each such parameter has, 0 where that is not known before the call."""
+
 
 WRITES_ALL = "writes_all"
 """The attribute of a function that writes every element of its outputs, whatever is in them before."""
@@ -123,7 +126,10 @@ class _Lowering(Mapper):
         buffers = {p: self.bytes_of.get(b) or self.use(b) for p, b in func.buffer_map.items()}
         types = tuple([_stored_type(func.buffer_map.get(p)) for p in func.params])
         out = PrimFunc(func.params, body, buffers, func.attrs)
-        return out.with_attr(STORED_TYPES, types) if any(types) else out
+        if not any(types):
+            return out
+        numbers = tuple([_numbers_in_a_row(func.buffer_map.get(p)) for p in func.params])
+        return out.with_attr(STORED_TYPES, types).with_attr(STORED_NUMBERS, numbers)
 
     def around(self, b: Buffer, values: Buffer, body: Stmt) -> Stmt:
         """Return ``body`` between the loops that fill ``values`` with the numbers of ``b`` and those that pack them.
@@ -282,6 +288,11 @@ def _array_of_bytes(func: PrimFunc, b: Buffer) -> Buffer:
 
 def _stored_type(b: Buffer | None) -> str:
     return "" if b is None or not b.dtype.is_storage else str(b.dtype)
+
+
+def _numbers_in_a_row(b: Buffer | None) -> int:
+    last = None if b is None or not b.shape else b.shape[-1]
+    return last.value if isinstance(last, IntImm) else 0
 
 
 def _memory(dtype: DType) -> DType:

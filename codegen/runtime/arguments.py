@@ -35,7 +35,7 @@ from ...tir.expr import (
     to_numpy,
     vars_in,
 )
-from ...tir.expr.dtype import float_bits
+from ...tir.expr.dtype import float_bits, pack
 from ..lowered import Param
 
 CPU_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost: memory that this processor reads
@@ -304,6 +304,8 @@ class Arguments:
         """Return an argument as the array that the parameter ``index`` takes."""
         if isinstance(arg, (np.generic, int, float)) and not param.writes:
             arg = _single_element(arg, param)
+        if param.stored and isinstance(arg, np.ndarray):
+            arg = self._packed(index, param, arg)
         try:
             view = view_of(arg, self.devices)
         except (ValueError, BufferError, RuntimeError) as e:
@@ -407,6 +409,35 @@ class Arguments:
                     f"expected {want}{what} in dimension {axis}, got {got}: shape {view.shape} for {_declared(param)}",
                 )
 
+    def _packed(self, index: int, param: Param, arg: np.ndarray) -> np.ndarray:
+        """Returns the bytes of an array that holds one number of 2 or 4 bits in each element, else ``arg``.
+
+        Such are arrays of int8, or of ml_dtypes' type of that name; uint8 stands for the bytes, unless a row has as many
+        elements as numbers. A result cannot be given so: the call would write to a copy.
+        """
+        dtype, name = DType(param.stored), arg.dtype.name
+        per_byte = dtype.per_byte
+        if per_byte == 1 or arg.ndim == 0:
+            return arg
+        columns = int(arg.shape[-1])
+        if name == "uint8":
+            if dtype.is_signed or columns != param.numbers or columns == -(-param.numbers // per_byte):
+                return arg
+        elif name not in ("int8", param.stored):
+            return arg
+        if param.writes:
+            raise self._fail(index, f"it is written to as bytes, {per_byte} numbers in each: {_declared(param)}")
+        if param.numbers and columns != param.numbers:
+            raise self._fail(
+                index, f"expected {param.numbers} numbers of {param.stored} in a row, got {columns}: shape {arg.shape}"
+            )
+        wide = arg if name != param.stored else arg.astype(np.int8 if dtype.is_signed else np.uint8)
+        low, high = min_value(dtype), max_value(dtype)
+        if wide.size and not (low <= int(wide.min()) and int(wide.max()) <= high):
+            outside = wide.min() if int(wide.min()) < low else wide.max()
+            raise self._fail(index, f"{outside} is outside of {param.stored}, which is from {low} to {high}")
+        return pack(wide, param.stored)
+
     def _check_strides(self, index: int, param: Param, view: ArrayView, known: dict[Var, int]) -> None:
         assert param.buffer is not None
         if not param.buffer.strides:
@@ -501,7 +532,7 @@ def _same_dtype(param: Param, got: str) -> bool:
 def _stored_hint(dtype: str) -> str:
     if DType(dtype).is_float:
         return f"pass the bytes as uint8, or ml_dtypes.{dtype}"
-    return f'te.pack(array, "{dtype}") returns the bytes, a copy'
+    return f'pass one number in each int8, or the bytes, which te.pack(array, "{dtype}") returns'
 
 
 def _float_value(value: float, dtype: DType) -> int | float:

@@ -276,15 +276,41 @@ def test_arithmetic_is_refused(dtype):
         te.compute((1,), lambda i: te.sum(A[k], axis=k), name="B")
 
 
+@pytest.mark.parametrize("dtype", PACKED)
+@pytest.mark.parametrize("columns", [1, 4, 5, 8])
+def test_numbers_of_a_byte_each_are_packed_at_the_call(dtype, columns):
+    A = te.placeholder((3, columns), dtype, name="A")
+    f = tw.build([A, te.compute((3, columns), lambda i, j: A[i, j].astype("int32"), name="B")])
+    x = numbers(dtype, (3, columns))
+    np.testing.assert_array_equal(f(x.astype(np.int8)), x)
+    np.testing.assert_array_equal(f(te.pack(x, dtype)), x)
+    if dtype.startswith("u") and columns > 1:
+        np.testing.assert_array_equal(f(x.astype(np.uint8)), x)
+    with pytest.raises(ValueError, match=f"expected {columns} numbers of {dtype} in a row, got {columns + 1}"):
+        f(np.zeros((3, columns + 1), np.int8))
+    x = np.zeros((3, columns), np.int8)
+    x[1, 0] = 100
+    with pytest.raises(ValueError, match=f"100 is outside of {dtype}"):
+        f(x)
+
+
+def test_results_of_few_bits_are_given_as_bytes():
+    A = te.placeholder((6,), "int32", name="A")
+    f = tw.build([A, te.compute((6,), lambda i: A[i].astype("int4"), name="B")])
+    with pytest.raises(ValueError, match="written to as bytes, 2 numbers in each"):
+        f(np.zeros(6, np.int32), np.zeros(6, np.int8))
+
+
 def test_arguments_are_told_how_to_be_packed():
     types = pytest.importorskip("ml_dtypes")
     A = te.placeholder((3, 5), "int4", name="A")
     B = te.compute((3, 5), lambda i, j: A[i, j].astype("int32"), name="B")
     f = tw.build([A, B])
     with pytest.raises(ValueError, match=r'te.pack\(array, "int4"\)'):
-        f(np.zeros((3, 5), types.int4))
+        f(np.zeros((3, 5), np.int16))
     x = numbers("int4", (3, 5)).astype(types.int4)
-    np.testing.assert_array_equal(f(te.pack(x, "int4")), x.astype(np.int32))
+    for given in (x, te.pack(x, "int4")):
+        np.testing.assert_array_equal(f(given), x.astype(np.int32))
     with pytest.raises(ValueError, match="expected 3 in dimension 1, got 5"):
         f(np.zeros((3, 5), np.uint8))
     with pytest.raises(ValueError, match=r"A: uint8\[3, 3\] \(int4\)"):
