@@ -250,7 +250,7 @@ class Target:
     @property
     def has_f16c(self) -> bool:
         """Return whether instructions convert float16 to and from float32."""
-        return self.has("f16c") or self.arch == "aarch64"
+        return self.has("f16c") or self.arch in ("aarch64", "amdgcn", "nvptx64")
 
     @property
     def l1_bytes(self) -> int:

@@ -211,68 +211,6 @@ def _add_pair(em: LlvmScope, e: Call) -> str:
     return _added(em, e, _ADDED_WORDS[dtype][0] + "x2", "r", f"i32 {em.fn.pure(f'bitcast <2 x {kind}> {both} to i32')}")
 
 
-# The remainder of floats, which no instruction has, and no library that code for GPUs is linked with.
-
-_FMOD = """(T %x, T %y) nounwind {
-  %a = call T @llvm.fabs.S(T %x)
-  %b = call T @llvm.fabs.S(T %y)
-  %unordered = fcmp uno T %a, %b
-  %by_zero = fcmp oeq T %b, 0.0
-  %infinite = fcmp oeq T %a, 0x7FF0000000000000
-  %either = or i1 %unordered, %by_zero
-  %undefined = or i1 %either, %infinite
-  br i1 %undefined, label %nan, label %ordered
-nan:
-  ret T 0x7FF8000000000000
-ordered:
-  %less = fcmp olt T %a, %b
-  br i1 %less, label %whole, label %up
-whole:
-  ret T %x
-up:
-  %low = phi T [ %b, %ordered ], [ %high, %up ]
-  %high = fadd T %low, %low
-  %fits = fcmp ole T %high, %a
-  br i1 %fits, label %up, label %down
-down:
-  %r = phi T [ %a, %up ], [ %rest, %next ]
-  %t = phi T [ %low, %up ], [ %half, %next ]
-  %part = fcmp ole T %t, %r
-  %taken = fsub T %r, %t
-  %rest = select i1 %part, T %taken, T %r
-  %last = fcmp oeq T %t, %b
-  br i1 %last, label %done, label %next
-next:
-  %half = fmul T %t, 0.5
-  br label %down
-done:
-  %signed = call T @llvm.copysign.S(T %rest, T %x)
-  ret T %signed
-}"""
-
-
-def _fmod(em: LlvmScope, e: Call) -> str:
-    """Returns the remainder by long division. It is exact, as each difference is of values less than a factor of two apart."""
-    element = e.dtype.element
-    scalar, word = llvm_type(element), f"f{element.bits}"
-    for function, count in (("fabs", 1), ("copysign", 2)):
-        name = f"llvm.{function}.{word}"
-        em.fn.declarations.setdefault(name, f"declare {scalar} @{name}({', '.join([scalar] * count)})")
-    name = em.unit.outline(scalar, "fmod", _FMOD.replace("T", scalar).replace(".S(", f".{word}("))
-
-    def one(operands: Sequence[str]) -> str:
-        return em.fn.pure(f"call {scalar} @{name}({', '.join([f'{scalar} {o}' for o in operands])})")
-
-    values, lanes = em.values(e.args), e.dtype.lanes
-    if lanes == 1:
-        return one(values)
-    picked = [[em.fn.lane(em.type(e), value, n) for value in values] for n in range(lanes)]
-    return em.fn.joined(em.type(e), scalar, map(one, picked))
-
-
-LIBRARY_CALLS = {"fmod": _fmod}
-"""Emitters of what is a function of the C library elsewhere, by the operation's name."""
-
 ATOMIC_CALLS = {"atomic_add": _add, "atomic_add_pair": _add_pair}
 """Emitters by the operation's name."""
 

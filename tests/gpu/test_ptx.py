@@ -10,7 +10,9 @@ import tilewright as tw
 from tilewright import te, tir
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.ptx.cuda_module import joined_ptx
-from tilewright.gpu.ptx.instruction_text import _FMOD
+from tilewright.gpu.thread_code import _FMOD
+
+from .device_programs import ASSERTED
 
 needs_ptxas = pytest.mark.skipif(
     find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12"
@@ -147,3 +149,16 @@ def test_divisions_of_floats_need_no_library(dtype):
     assert "extern" not in text
     if find_ptxas():
         run_ptxas(text, "sm_80")
+
+
+@needs_ptxas
+def test_an_assertion_ends_the_kernel():
+    ptx = tw.build(tir.parse(ASSERTED), "cuda").get_source()
+    assert "trap;" in ptx
+    run_ptxas(ptx, "sm_80")
+
+
+def test_halves_are_converted_by_instructions():
+    x = te.placeholder((64,), "float16", "X")
+    ptx = tw.build([x, te.ops.exp(x)], "cuda").get_source()
+    assert "cvt.f32.f16" in ptx and "cvt.rn.f16.f32" in ptx

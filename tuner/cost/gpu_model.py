@@ -335,7 +335,38 @@ def portable_gpu_model(target: Target) -> GpuModel:
     )  # fmt: skip
 
 
+AMD_SHEETS: dict[str, tuple[int, float, float, int]] = {
+    "gfx900": (64, 1.55e9, 0.48e12, 4),
+    "gfx906": (60, 1.80e9, 1.02e12, 4),
+    "gfx908": (120, 1.50e9, 1.23e12, 8),
+    "gfx90a": (110, 1.70e9, 1.64e12, 8),
+    "gfx942": (304, 2.10e9, 5.30e12, 32),
+    "gfx950": (256, 2.40e9, 8.00e12, 32),
+    "gfx1030": (80, 2.25e9, 0.51e12, 4),
+    "gfx1100": (96, 2.50e9, 0.96e12, 6),
+    "gfx1201": (64, 2.97e9, 0.64e12, 8),
+}
+"""AMD's data sheets of one device for a processor: compute units, cycles per second, bytes per second of the memory, MiB of
+second-level cache. They are Vega 64, MI50, MI100, a half of MI250X, MI300X, MI355X, RX 6900 XT, 7900 XTX and 9070 XT."""
+
+
+def amd_model(target: Target) -> GpuModel:
+    """Returns the model of a GPU of AMD by its processor, or by the last known one before it."""
+
+    def order(cpu: str) -> tuple[int, int]:
+        digits = cpu.removeprefix("gfx")
+        return int(digits[:-2] or 0), int(digits[-2:] or "0", 16)
+
+    before = [cpu for cpu in AMD_SHEETS if order(cpu) <= order(target.mcpu)]
+    cores, hertz, memory, l2_mib = AMD_SHEETS[max(before, key=order, default="gfx900")]
+    return replace(
+        portable_gpu_model(target), cores=cores, cycles_per_second=hertz, memory_bytes_per_cycle=0.8 * memory / hertz,
+        l2_bytes=l2_mib << 20, l3_bytes=l2_mib << 20, l2_bytes_per_cycle=32.0 * cores, block_shared_bytes=64 << 10,
+    )  # fmt: skip
+
+
 for _kind in ("cuda", "gpu-sim"):
     register_model(_kind, gpu_model)
 register_model("opencl", portable_gpu_model)
+register_model("rocm", amd_model)
 register_model("webgpu", lambda target: replace(portable_gpu_model(target), block_shared_bytes=16 << 10))
