@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from ...pages import did_you_mean
 from ..late_tables import TARGET_KINDS, load_installed
 from .cpu import IMPLIES, Caches, available_cores, enabled_features, features_left, generic_caches, host, parse_attrs
+from .named_targets import NAMED_TARGETS
 from .target import SCALABLE, Target
 from .target_text import (
     FLAGS,
-    NAMED_TARGETS,
     TARGET_OPTIONS,
     TargetError,
     address_bits,

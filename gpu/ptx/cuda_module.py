@@ -48,12 +48,12 @@ def _runs(code: str, device: str) -> bool:
 
 def _new_enough(target: Target, kernel: GpuKernel) -> Target:
     """Return the target with the version of PTX that a kernel needs. LLVM takes the first one that has the architecture, which for
-    sm_90 is 7.8; copies in bulk came with 8.0."""
-    late = (
-        target.mcpu == "sm_90"
-        and uses_units_beside_threads(kernel.loop)
-        and not any("ptx" in f for f in target.features)
-    )
+    sm_90 is 7.8; copies in bulk came with 8.0. Those before sm_70 have one without the exchange of registers, which came with 6.0."""
+    if any("ptx" in f for f in target.features):
+        return target
+    if _version(target.mcpu) < 70:
+        return Target(f"{target} -mattr=+ptx60")
+    late = target.mcpu == "sm_90" and uses_units_beside_threads(kernel.loop)
     return Target(f"{target} -mattr=+ptx80") if late else target
 
 

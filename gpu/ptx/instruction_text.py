@@ -38,12 +38,27 @@ from ..launch.tile_arithmetic import elementwise
 
 _BYTES = (4, 8, 16)
 """What one instruction copies."""
+_COPIES = 80
+"""The number of the first architecture that copies to shared memory by itself; on those before copies are plain stores."""
+
+
+def architecture(em: LlvmScope) -> int:
+    """Returns the number of the target's architecture: 90 of ``sm_90a``."""
+    return int(re.sub(r"\D", "", em.target.mcpu) or 0)
+
+
+def _require(em: LlvmScope, what: str, first: int) -> None:
+    """Raise EmitError for a target before the ``first`` architecture that has ``what``: LLVM would end the process."""
+    if architecture(em) < first:
+        raise EmitError(f"{what} needs -arch=sm_{first} or newer; the target has {em.target.mcpu}")
 
 
 def start_copy(em: LlvmScope, s: BufferStore) -> bool:
     """Emit the start of a copy, where one instruction does it; return whether it does. Where a padded copy has zeros, it
     reads no byte."""
     conditions, value, constants = padded_copy(s.value)
+    if architecture(em) < _COPIES:
+        return False
     if s.predicate is not None or not isinstance(value, BufferLoad) or value.predicate is not None:
         return False
     if not all(map(_is_plain_zero, constants)) or any(c.dtype.lanes > 1 for c in conditions):
@@ -85,7 +100,8 @@ def _copied_place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtyp
 
 
 def _commit_copies(em: LlvmScope, e: Call) -> str:
-    em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.commit.group", "void", [], []))
+    if architecture(em) >= _COPIES:
+        em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.commit.group", "void", [], []))
     return "0"
 
 
@@ -93,7 +109,8 @@ def _wait_for_copies(em: LlvmScope, e: Call) -> str:
     (groups,) = e.args
     if not isinstance(groups, IntImm):
         raise EmitError("the number of groups that may go on is no constant")
-    em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.wait.group", "void", ["i32"], [str(groups.value)]))
+    if architecture(em) >= _COPIES:
+        em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.wait.group", "void", ["i32"], [str(groups.value)]))
     em.touch(*em.bases)
     return "0"
 
@@ -176,16 +193,14 @@ _ADDED_WORDS = {
 }  # fmt: skip
 """PTX's word for the addition of a type, and the constraint of its register."""
 _HELD = {"float32": "float", "float64": "double", "int32": "i32", "uint32": "i32", "int64": "i64"}
-_BFLOAT16 = 90
-"""The number of the first architecture that adds bfloat16 atomically."""
+_FIRST_ADDED = {"bfloat16": 90, "float16": 70, "float64": 60}
+"""The numbers of the first architectures that add numbers of these types atomically; all add the others."""
 
 
 def _added(em: LlvmScope, e: Call, word: str, register: str, operand: str) -> str:
     first = e.args[0].args[0]  # type: ignore[attr-defined]
-    if first.buffer.dtype.element == "bfloat16" and int(re.sub(r"\D", "", em.target.mcpu) or 0) < _BFLOAT16:
-        raise EmitError(
-            f"{e.op.removeprefix('tir.')} of bfloat16 needs -arch=sm_{_BFLOAT16} or newer; the target has {em.target.mcpu}"
-        )
+    dtype = first.buffer.dtype.element
+    _require(em, f"{e.op.removeprefix('tir.')} of {dtype}", _FIRST_ADDED.get(dtype, 0))
     place = em.fn.pure(f"addrspacecast ptr {em.address(first)} to ptr addrspace(1)")
     em.fn.do(
         f'call void asm sideeffect "red.relaxed.gpu.global.add.{word} [$0], $1;", "l,{register},~{{memory}}"'
@@ -400,7 +415,12 @@ def _halves(em: LlvmScope, e: Call) -> str:
     return out
 
 
+_FIRST_UNITS = {"float16": 70, "int8": 72, "uint8": 72, "bfloat16": 80, "float32": 80}
+"""The numbers of the first architectures whose matrix units take operands of these types."""
+
+
 def _load(em: LlvmScope, e: Call) -> str:
+    _require(em, f"{e.op.removeprefix('tir.')} of {e.dtype.element}", _FIRST_UNITS[e.dtype.element])
     if e.dtype.element == "float32":
         return _halves(em, e)
     first = e.args[0].args[0]  # type: ignore[attr-defined]

@@ -189,6 +189,8 @@ class GpuModel(MachineModel):
     fma_lanes: float = 64.0
     special_lanes: float = 16.0
     matrix_flops: float = 2048.0
+    matrix_types: tuple[str, ...] = ("float16", "int8", "bfloat16", "float32")
+    """The types of operands that matrix units take; float32 stands for tf32."""
     launch_seconds: float = 2.5e-6
     warp_groups: bool = False
     """Whether four warps can multiply together (``wgmma``)."""
@@ -299,7 +301,8 @@ def gpu_model(target: Target) -> GpuModel:
         memory_bytes_per_cycle=0.92 * sheet.memory / sheet.hertz, cycles_per_second=sheet.hertz, warps=sheet.warps,
         blocks=sheet.blocks, shared_bytes=sheet.shared_kib << 10,
         block_shared_bytes=(sheet.shared_kib - (1 if wanted >= 80 else 0)) << 10, fma_lanes=sheet.fma,
-        matrix_flops=sheet.matrix, warp_groups=target.mcpu == "sm_90a",
+        matrix_flops=sheet.matrix if wanted >= 70 else 0.0, warp_groups=target.mcpu == "sm_90a",
+        matrix_types=GpuModel.matrix_types if wanted >= 80 else ("float16", "int8") if wanted >= 72 else ("float16",),
     )  # fmt: skip
 
 
