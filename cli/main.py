@@ -28,6 +28,7 @@ COMMANDS = {
     "report": "Write a page about the contents of a database.",
     "workloads": "List the named workloads, or the parameters of one.",
     "worker": "Measure candidates for tuners on other machines.",
+    "targets": "List what can be compiled for: kinds, options, names.",
     "doctor": "Measure and print this machine, versions and settings.",
 }
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..pages import did_you_mean
-from .output import CommandError, column, echo_table
+from .output import CommandError
 
 if TYPE_CHECKING:
     from ..codegen import Target
@@ -132,21 +132,16 @@ def _target_or_help(context: click.Context, _: click.Parameter, text: str | None
     """Returns the text of ``--target``; for ``help`` print the kinds of targets and their options, and end the command."""
     if text != "help":
         return text
-    from ..codegen.machine.described_targets import kinds_of_targets
-    from ..codegen.machine.target_text import TARGET_OPTIONS
+    from .targets import print_kinds
 
-    click.echo("A target is a kind and options, such as 'llvm -mcpu=skylake -num-cores=4'.\n")
-    kinds = [{"kind": name, "is": summary} for name, summary in kinds_of_targets().items()]
-    echo_table(kinds, [column("kind", lambda r: r["kind"]), column("is", lambda r: r["is"])])
-    click.echo()
-    options = [{"option": o.written, "means": ": ".join([*o.kinds, o.meaning])} for o in TARGET_OPTIONS]
-    echo_table(options, [column("option", lambda r: r["option"]), column("means", lambda r: r["means"])])
+    print_kinds()
+    click.echo("\n`tilewright targets` lists the names of processors and devices that stand for targets.")
     context.exit()
 
 
 target_option = click.option(
     "--target", metavar="TEXT", callback=_target_or_help, is_eager=True,
-    help="What to compile for, e.g. native (default), 'llvm -mcpu=skylake'; help lists the kinds and options.",
+    help="What to compile for, e.g. native (default), 'llvm -mcpu=skylake'; help lists the kinds and options, 'tilewright targets' names such as nvidia/geforce-rtx-4090.",
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..driver.building import Plan
     from ..te import Tensor
 
-STAGES = ("te", "tir", "scheduled", "space", "trace", "linalg", "lowered", "mlir", "ll", "asm", "c")
+STAGES = ("te", "tir", "scheduled", "space", "trace", "linalg", "lowered", "kernels", "mlir", "ll", "asm", "c")
 MODEL_STAGES = (
     "graph",
     "fused",
@@ -86,8 +86,8 @@ def command(
 ) -> int:
     """Print SPEC at a stage, or write a page with all of them (--html). The stages are te (its tensors), tir (loops as
     written), scheduled (the best in the database, else the default), space (what the tuner searches: sketches,
-    decisions, sizes), trace (the schedule's steps as Python), linalg (MLIR on tensors), lowered, mlir (the schedule's
-    loops in MLIR), ll (LLVM IR), asm, c.
+    decisions, sizes), trace (the schedule's steps as Python), linalg (MLIR on tensors), lowered, kernels (of a GPU: what each
+    takes, and its occupancy), mlir (the schedule's loops in MLIR), ll (LLVM IR), asm, c.
 
     A model, such as model.onnx: graph (as read), fused (after the passes), kernels, memory, and of each distinct kernel
     tir, scheduled, lowered, mlir, ll, asm and c; linalg is the whole model. --html shows one kernel of it.
@@ -134,6 +134,7 @@ def command(
 def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str | None) -> tuple[str, str]:
     """Returns where the schedule of a stage comes from, empty for stages before scheduling, and the stage's text."""
     from ..driver import plan, to_mlir
+    from ..driver.kernel_report import kernel_resources, resources_text
     from ..driver.stages import declared_lines, throughput_report
     from ..schedule import Trace
     from ..tuner import Space
@@ -150,6 +151,8 @@ def _workload_text(case: WorkloadCase, stage: str, target: Target, db_path: str 
     if stage == "mca":
         assembly = made.compile().get_source("asm")
         return made.origin, throughput_report(assembly, made.target.llvm_cpu, made.target.triple)
+    if stage == "kernels":
+        return made.origin, resources_text(kernel_resources(made.compile()))
     if stage == "scheduled":
         return made.origin, made.scheduled.script()
     if stage == "trace":

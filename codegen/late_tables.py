@@ -120,6 +120,8 @@ class TargetKind:
     refuses: Callable[[Any, Any, bool], str] | None = None
     """Returns why a scheduled program, of a target, has no code; nothing where it has. Its last argument: parts of the program may
     not be scheduled yet, which is no reason. None: that code is made of every program."""
+    cpus: tuple[str, ...] = ()
+    """The names that ``-mcpu`` may have; without any, all names are taken."""
     summary: str = ""
     """What the targets of the kind are, in some words, for lists."""
 
@@ -129,6 +131,7 @@ TARGET_KINDS: LateTable[TargetKind] = LateTable(
         "cuda": Place("gpu", "CUDA"),
         "gpu-sim": Place("gpu", "GPU_SIM"),
         "opencl": Place("gpu.opencl", "OPENCL"),
+        "rocm": Place("gpu.rocm", "ROCM"),
         "verilog": Place("circuits", "VERILOG"),
         "webgpu": Place("gpu.wgsl", "WEBGPU"),
     }

@@ -16,15 +16,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..codegen.lower.pipeline import run_passes
 from ..codegen.lowered import LoweredFunc
 from ..codegen.machine.target import Target
 from ..codegen.runtime.arguments import view_of
-from ..tir.stmt import Stmt
-from .gpu_module import BoundGpuCall, GpuModule
+from .gpu_module import BoundGpuCall, KernelModule
 from .host_launches import HostLaunches
-from .launch import THREAD_PASSES
-from .launch.kernels import GpuKernel, kernels_in
+from .launch.kernels import GpuKernel
 from .launch.launch_form import GpuError
 
 
@@ -58,7 +55,7 @@ class KernelDevice(Protocol):
         """Wait until the device has done what it was asked."""
 
 
-class DeviceModule(GpuModule):
+class DeviceModule(KernelModule):
     """Functions of a device. Arguments lie in main memory, and are copied to the device and back."""
 
     words: tuple[str, ...] = ()
@@ -66,14 +63,7 @@ class DeviceModule(GpuModule):
 
     def __init__(self, functions: Mapping[str, LoweredFunc], target: Target) -> None:
         super().__init__(functions, target)
-        self.kernels: dict[str, list[GpuKernel]] = {}
-        self.bodies: dict[str, Stmt] = {}
-        """What the host does around the kernels, by the function."""
         self._lock = Lock()
-        for name, one in functions.items():
-            threads = run_passes(one.func, target, THREAD_PASSES)
-            self.bodies[name] = threads.body
-            self.kernels[name] = kernels_in(LoweredFunc(threads, one.name, target, one.params))
 
     @abstractmethod
     def printed(self, kernels: Sequence[GpuKernel]) -> str:
@@ -91,11 +81,6 @@ class DeviceModule(GpuModule):
     def source(self) -> str:
         """The text of all kernels."""
         return self.printed(self.all_kernels)
-
-    @property
-    def all_kernels(self) -> list[GpuKernel]:
-        """The kernels of all functions, in their order."""
-        return [kernel for kernels in self.kernels.values() for kernel in kernels]
 
     def own_source(self, fmt: str) -> str | None:
         """Return the text of the kernels, by one of its names."""

@@ -16,10 +16,10 @@ from ..codegen.machine.target import Target
 from ..codegen.runtime.arguments import CPU_DEVICES, Arguments, completed
 from ..codegen.runtime.module import FunctionsByName, TimingResult
 from ..tir.expr import Var
-from ..tir.stmt import Buffer, PrimFunc
+from ..tir.stmt import Buffer, PrimFunc, Stmt
 from ..tir.walk import statements
-from .launch import LAUNCH_PASSES
-from .launch.kernels import kernel_problem
+from .launch import LAUNCH_PASSES, THREAD_PASSES
+from .launch.kernels import GpuKernel, kernel_problem, kernels_in
 from .launch.launch_form import GpuError, tag_of
 from .simulation.kernel_counts import KernelCounts
 from .simulation.simulator import simulate
@@ -175,6 +175,25 @@ class GpuFunction:
             return TimingResult(tuple(found), number)
 
         return evaluate
+
+
+class KernelModule(GpuModule):
+    """Functions for a GPU, of which the kernels and what the host does around them are known."""
+
+    def __init__(self, functions: Mapping[str, LoweredFunc], target: Target) -> None:
+        super().__init__(functions, target)
+        self.kernels: dict[str, list[GpuKernel]] = {}
+        self.bodies: dict[str, Stmt] = {}
+        """What the host does around the kernels, by the function."""
+        for name, one in functions.items():
+            threads = run_passes(one.func, target, THREAD_PASSES)
+            self.bodies[name] = threads.body
+            self.kernels[name] = kernels_in(LoweredFunc(threads, one.name, target, one.params))
+
+    @property
+    def all_kernels(self) -> list[GpuKernel]:
+        """The kernels of all functions, in their order."""
+        return [kernel for kernels in self.kernels.values() for kernel in kernels]
 
 
 class BoundGpuCall:

@@ -302,7 +302,7 @@ def _region_body(outer: LlvmScope, name: str, s: For, variables: list[Var], poin
 
 def assertion(em: LlvmScope, holds: str, s: AssertStmt, number: int) -> None:
     """Emit code that leaves the function with the number of the message when the condition fails."""
-    check(em, holds, str(number))
+    em.check(holds, str(number))
 
 
 def check(em: LlvmScope, holds: str, code: str) -> None:

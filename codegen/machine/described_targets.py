@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from ...pages import did_you_mean
 from ..late_tables import TARGET_KINDS, load_installed
 from .cpu import IMPLIES, Caches, available_cores, enabled_features, features_left, generic_caches, host, parse_attrs
+from .named_targets import NAMED_TARGETS
 from .target import SCALABLE, Target
 from .target_text import (
     FLAGS,
-    NAMED_TARGETS,
     TARGET_OPTIONS,
     TargetError,
     address_bits,
@@ -105,6 +105,8 @@ def _other(kind: str, options: Mapping[str, Any], attrs: tuple[str, ...]) -> dic
     usual = own.triple if own else microcontroller(str(options.get("mcpu")))
     triple = str(options.get("mtriple") or usual or default_triple())
     mcpu = str(options.get("mcpu") or (own.cpu if own else "generic"))
+    if own and own.cpus and mcpu not in own.cpus:
+        raise TargetError(f"-mcpu={mcpu}: {kind} knows no such processor{did_you_mean(mcpu, own.cpus, 3)}")
     if kind == "llvm" and address_bits(triple) is None:
         raise TargetError(
             f"-mtriple={triple}: no machine code is generated for {arch_of(triple)}; there are x86_64, aarch64, "

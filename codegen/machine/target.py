@@ -17,7 +17,8 @@ from typing import Any
 from ...tir.expr import DType
 from ..late_tables import TARGET_KINDS
 from .cpu import Caches
-from .target_text import TargetError, spelled, split
+from .named_targets import options_of_mapping, split
+from .target_text import TargetError, spelled
 
 WARP = 32
 """The threads that run in step and can exchange values."""
@@ -250,7 +251,7 @@ class Target:
     @property
     def has_f16c(self) -> bool:
         """Return whether instructions convert float16 to and from float32."""
-        return self.has("f16c") or self.arch == "aarch64"
+        return self.has("f16c") or self.arch in ("aarch64", "amdgcn", "nvptx64")
 
     @property
     def l1_bytes(self) -> int:
@@ -341,12 +342,12 @@ def _options_of(target: Any, keywords: Mapping[str, Any]) -> tuple[str, dict[str
     if isinstance(target, Target):
         options: dict[str, Any] = split(str(target))
     elif isinstance(target, Mapping):
-        options = spelled(target)
+        options = options_of_mapping(spelled(target))
     elif isinstance(target, str):
         options = split(target)
     elif target is None:
         options = {}
     else:
         raise TargetError(f"a target is text such as 'native' or 'llvm -mcpu=skylake', not {target!r}")
-    options |= spelled(keywords)
+    options |= spelled(keywords) if options else options_of_mapping(spelled(keywords))
     return str(options.pop("kind", "native")), options

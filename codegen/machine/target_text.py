@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import platform
 import re
-import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -54,42 +53,14 @@ class TargetError(ValueError):
     """Raised when the text does not describe a target, or the target cannot do what was requested."""
 
 
-NAMED_TARGETS = {
-    "x86-64": "llvm -mtriple=x86_64-linux-gnu",
-    "aarch64": "llvm -mtriple=aarch64-linux-gnu",
-    "arm64": "llvm -mtriple=aarch64-linux-gnu",
-    "riscv64": "llvm -mtriple=riscv64-linux-gnu",
-    "wasm": "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory",
-    "wasm32": "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128,+bulk-memory",
-    "raspberry-pi/4b-aarch64": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -num-cores=4",
-    "nvidia/nvidia-v100": "cuda -arch=sm_70",
-    "nvidia/nvidia-t4": "cuda -arch=sm_75",
-    "nvidia/nvidia-a100": "cuda -arch=sm_80",
-    "nvidia/nvidia-a10": "cuda -arch=sm_86",
-    "nvidia/geforce-rtx-3090": "cuda -arch=sm_86",
-    "nvidia/geforce-rtx-4090": "cuda -arch=sm_89",
-    "nvidia/nvidia-l4": "cuda -arch=sm_89",
-    "nvidia/nvidia-h100": "cuda -arch=sm_90a",
-    "nvidia/nvidia-h200": "cuda -arch=sm_90a",
-}
-"""Names that stand for a whole target; the tags with a maker's name are TVM's. Options behind one are added to it."""
-
-
 def spelled(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns options with the names that texts have."""
     return {str(name).lstrip("-").replace("_", "-"): value for name, value in options.items()}
 
 
-def split(text: str) -> dict[str, Any]:
-    """Returns the kind and options of a target's text."""
-    try:
-        words = shlex.split(text)
-    except ValueError as e:
-        raise TargetError(f"target {text!r}: {e}") from None
-    if not words:
-        raise TargetError("an empty target; write 'native' or 'llvm -mcpu=…'")
-    words = [*shlex.split(NAMED_TARGETS[words[0]]), *words[1:]] if words[0] in NAMED_TARGETS else words
-    out: dict[str, Any] = {"kind": words.pop(0)}
+def split_options(text: str, words: list[str]) -> dict[str, Any]:
+    """Returns the options of the target ``text``, of which ``words`` are those behind the kind."""
+    words, out = list(words), dict[str, Any]()
     while words:
         word = words.pop(0)
         match = re.fullmatch(r"--?([A-Za-z][\w-]*)(?:=(.*))?", word)

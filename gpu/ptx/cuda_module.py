@@ -15,16 +15,14 @@ import numpy as np
 
 from ...codegen.late_tables import TargetKind
 from ...codegen.llvm.jit import CompiledCode, Options
-from ...codegen.lower.pipeline import run_passes
 from ...codegen.lowered import LoweredFunc
 from ...codegen.machine.target import Target
 from ...codegen.runtime.arguments import CPU_DEVICES, Arguments, c_types, view_of
 from ...tir.expr import Var
 from ...tir.stmt import Stmt
-from ..gpu_module import BoundGpuCall, GpuModule, launch_functions, launch_problem
+from ..gpu_module import BoundGpuCall, KernelModule, launch_functions, launch_problem
 from ..host_launches import HostLaunches
-from ..launch import THREAD_PASSES
-from ..launch.kernels import GpuKernel, kernels_in
+from ..launch.kernels import GpuKernel
 from .cuda_driver import CudaDriver, CudaError, cuda_driver
 from .device_array import CUDA_DEVICES, DeviceArray, forms_of, in_streams, on_device
 from .kernel_text import PARAMETER_ALIGNMENT, kernel_ir, uses_units_beside_threads
@@ -50,41 +48,34 @@ def _runs(code: str, device: str) -> bool:
 
 def _new_enough(target: Target, kernel: GpuKernel) -> Target:
     """Return the target with the version of PTX that a kernel needs. LLVM takes the first one that has the architecture, which for
-    sm_90 is 7.8; copies in bulk came with 8.0."""
-    late = (
-        target.mcpu == "sm_90"
-        and uses_units_beside_threads(kernel.loop)
-        and not any("ptx" in f for f in target.features)
-    )
+    sm_90 is 7.8; copies in bulk came with 8.0. Those before sm_70 have one without the exchange of registers, which came with 6.0."""
+    if any("ptx" in f for f in target.features):
+        return target
+    if _version(target.mcpu) < 70:
+        return Target(f"{target} -mattr=+ptx60")
+    late = target.mcpu == "sm_90" and uses_units_beside_threads(kernel.loop)
     return Target(f"{target} -mattr=+ptx80") if late else target
 
 
-class CudaModule(GpuModule):
+class CudaModule(KernelModule):
     """Functions for NVIDIA GPUs: kernels as PTX. Arguments may lie in main memory or on the device."""
 
     devices = (*CPU_DEVICES, *CUDA_DEVICES)
 
     def __init__(self, functions: Mapping[str, LoweredFunc], target: Target) -> None:
         super().__init__(functions, target)
-        self.kernels: dict[str, list[GpuKernel]] = {}
-        self._bodies: dict[str, Stmt] = {}
         self._prepared: dict[str, list[Launches]] = {}
         self._ready: dict[Hashable, ReadyCall] = {}
         self.stream = 0
         """The stream in which calls run, 0 for the usual one: of ``cuda_driver().new_stream()``, or PyTorch's ``stream.cuda_stream``."""
         self._lock = Lock()
-        for name, one in functions.items():
-            threads = run_passes(one.func, target, THREAD_PASSES)
-            self._bodies[name] = threads.body
-            self.kernels[name] = kernels_in(LoweredFunc(threads, one.name, target, one.params))
 
     @cached_property
     def code(self) -> dict[str, CompiledCode]:
         """The code of each kernel by its name."""
         return {
             kernel.name: CompiledCode(b"", kernel_ir(kernel, self.target), _new_enough(self.target, kernel), _OPTIONS)
-            for kernels in self.kernels.values()
-            for kernel in kernels
+            for kernel in self.all_kernels
         }
 
     @cached_property
@@ -128,7 +119,7 @@ class CudaModule(GpuModule):
         driver = cuda_driver()
         if not _runs(self.target.mcpu, driver.arch):
             raise CudaError(f"this module is for {self.target.mcpu}, the device {driver.name} is {driver.arch}")
-        shared = {kernel.name: kernel.dynamic_shared for kernels in self.kernels.values() for kernel in kernels}
+        shared = {kernel.name: kernel.dynamic_shared for kernel in self.all_kernels}
         return {
             name: driver.function(driver.load(text.encode()), name, shared[name]) for name, text in self.ptx.items()
         }
@@ -161,7 +152,7 @@ class CudaModule(GpuModule):
             if launches.stream == self.stream and launches.places(placed):
                 return launches
         launches = Launches(cuda_driver(), self.kernels[lowered.name], self._functions, self.stream)
-        launches.prepare(lowered, self._bodies[lowered.name], placed)
+        launches.prepare(lowered, self.bodies[lowered.name], placed)
         kept = [one for one in known if not (launches.has_memory and one.has_memory)]
         self._prepared[lowered.name] = [launches, *kept[: _MOST_PREPARED - 1]]
         gone = [one for one in known if one not in self._prepared[lowered.name]]
@@ -231,7 +222,7 @@ class PlacedCall(BoundGpuCall):
         self._driver.enter()
         placed, self._copies = module._placed(lowered, args, values)
         self._launches = Launches(self._driver, module.kernels[lowered.name], module._functions, module.stream)
-        self._launches.prepare(lowered, module._bodies[lowered.name], placed)
+        self._launches.prepare(lowered, module.bodies[lowered.name], placed)
 
     def __call__(self) -> None:
         """Run the function, and wait for it; results in main memory are there then."""

@@ -39,12 +39,27 @@ from ..launch.tile_arithmetic import elementwise
 
 _BYTES = (4, 8, 16)
 """What one instruction copies."""
+_COPIES = 80
+"""The number of the first architecture that copies to shared memory by itself; on those before copies are plain stores."""
+
+
+def architecture(em: LlvmScope) -> int:
+    """Returns the number of the target's architecture: 90 of ``sm_90a``."""
+    return int(re.sub(r"\D", "", em.target.mcpu) or 0)
+
+
+def _require(em: LlvmScope, what: str, first: int) -> None:
+    """Raise EmitError for a target before the ``first`` architecture that has ``what``: LLVM would end the process."""
+    if architecture(em) < first:
+        raise EmitError(f"{what} needs -arch=sm_{first} or newer; the target has {em.target.mcpu}")
 
 
 def start_copy(em: LlvmScope, s: BufferStore) -> bool:
     """Emit the start of a copy, where one instruction does it; return whether it does. Where a padded copy has zeros, it
     reads no byte."""
     conditions, value, constants = padded_copy(s.value)
+    if architecture(em) < _COPIES:
+        return False
     if s.predicate is not None or not isinstance(value, BufferLoad) or value.predicate is not None:
         return False
     if not all(map(_is_plain_zero, constants)) or any(c.dtype.lanes > 1 for c in conditions):
@@ -86,7 +101,8 @@ def _copied_place(em: LlvmScope, buffer: Buffer, indices: tuple[Expr, ...], dtyp
 
 
 def _commit_copies(em: LlvmScope, e: Call) -> str:
-    em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.commit.group", "void", [], []))
+    if architecture(em) >= _COPIES:
+        em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.commit.group", "void", [], []))
     return "0"
 
 
@@ -94,7 +110,8 @@ def _wait_for_copies(em: LlvmScope, e: Call) -> str:
     (groups,) = e.args
     if not isinstance(groups, IntImm):
         raise EmitError("the number of groups that may go on is no constant")
-    em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.wait.group", "void", ["i32"], [str(groups.value)]))
+    if architecture(em) >= _COPIES:
+        em.fn.do(em.fn.intrinsic("llvm.nvvm.cp.async.wait.group", "void", ["i32"], [str(groups.value)]))
     em.touch(*em.bases)
     return "0"
 
@@ -177,16 +194,14 @@ _ADDED_WORDS = {
 }  # fmt: skip
 """PTX's word for the addition of a type, and the constraint of its register."""
 _HELD = {"float32": "float", "float64": "double", "int32": "i32", "uint32": "i32", "int64": "i64"}
-_BFLOAT16 = 90
-"""The number of the first architecture that adds bfloat16 atomically."""
+_FIRST_ADDED = {"bfloat16": 90, "float16": 70, "float64": 60}
+"""The numbers of the first architectures that add numbers of these types atomically; all add the others."""
 
 
 def _added(em: LlvmScope, e: Call, word: str, register: str, operand: str) -> str:
     first = e.args[0].args[0]  # type: ignore[attr-defined]
-    if first.buffer.dtype.element == "bfloat16" and int(re.sub(r"\D", "", em.target.mcpu) or 0) < _BFLOAT16:
-        raise EmitError(
-            f"{e.op.removeprefix('tir.')} of bfloat16 needs -arch=sm_{_BFLOAT16} or newer; the target has {em.target.mcpu}"
-        )
+    dtype = first.buffer.dtype.element
+    _require(em, f"{e.op.removeprefix('tir.')} of {dtype}", _FIRST_ADDED.get(dtype, 0))
     place = em.fn.pure(f"addrspacecast ptr {em.address(first)} to ptr addrspace(1)")
     em.fn.do(
         f'call void asm sideeffect "red.relaxed.gpu.global.add.{word} [$0], $1;", "l,{register},~{{memory}}"'
@@ -211,68 +226,6 @@ def _add_pair(em: LlvmScope, e: Call) -> str:
     both = em.fn.joined(f"<2 x {kind}>", kind, [em.value(value) for value in e.args[1:]])
     return _added(em, e, _ADDED_WORDS[dtype][0] + "x2", "r", f"i32 {em.fn.pure(f'bitcast <2 x {kind}> {both} to i32')}")
 
-
-# The remainder of floats, which no instruction has, and no library that code for GPUs is linked with.
-
-_FMOD = """(T %x, T %y) nounwind {
-  %a = call T @llvm.fabs.S(T %x)
-  %b = call T @llvm.fabs.S(T %y)
-  %unordered = fcmp uno T %a, %b
-  %by_zero = fcmp oeq T %b, 0.0
-  %infinite = fcmp oeq T %a, 0x7FF0000000000000
-  %either = or i1 %unordered, %by_zero
-  %undefined = or i1 %either, %infinite
-  br i1 %undefined, label %nan, label %ordered
-nan:
-  ret T 0x7FF8000000000000
-ordered:
-  %less = fcmp olt T %a, %b
-  br i1 %less, label %whole, label %up
-whole:
-  ret T %x
-up:
-  %low = phi T [ %b, %ordered ], [ %high, %up ]
-  %high = fadd T %low, %low
-  %fits = fcmp ole T %high, %a
-  br i1 %fits, label %up, label %down
-down:
-  %r = phi T [ %a, %up ], [ %rest, %next ]
-  %t = phi T [ %low, %up ], [ %half, %next ]
-  %part = fcmp ole T %t, %r
-  %taken = fsub T %r, %t
-  %rest = select i1 %part, T %taken, T %r
-  %last = fcmp oeq T %t, %b
-  br i1 %last, label %done, label %next
-next:
-  %half = fmul T %t, 0.5
-  br label %down
-done:
-  %signed = call T @llvm.copysign.S(T %rest, T %x)
-  ret T %signed
-}"""
-
-
-def _fmod(em: LlvmScope, e: Call) -> str:
-    """Returns the remainder by long division. It is exact, as each difference is of values less than a factor of two apart."""
-    element = e.dtype.element
-    scalar, word = llvm_type(element), f"f{element.bits}"
-    for function, count in (("fabs", 1), ("copysign", 2)):
-        name = f"llvm.{function}.{word}"
-        em.fn.declarations.setdefault(name, f"declare {scalar} @{name}({', '.join([scalar] * count)})")
-    name = em.unit.outline(scalar, "fmod", _FMOD.replace("T", scalar).replace(".S(", f".{word}("))
-
-    def one(operands: Sequence[str]) -> str:
-        return em.fn.pure(f"call {scalar} @{name}({', '.join([f'{scalar} {o}' for o in operands])})")
-
-    values, lanes = em.values(e.args), e.dtype.lanes
-    if lanes == 1:
-        return one(values)
-    picked = [[em.fn.lane(em.type(e), value, n) for value in values] for n in range(lanes)]
-    return em.fn.joined(em.type(e), scalar, map(one, picked))
-
-
-LIBRARY_CALLS = {"fmod": _fmod}
-"""Emitters of what is a function of the C library elsewhere, by the operation's name."""
 
 # Emits changes of elements that return what was there. Fences around them order what threads of different blocks write and read.
 
@@ -500,7 +453,12 @@ def _halves(em: LlvmScope, e: Call) -> str:
     return out
 
 
+_FIRST_UNITS = {"float16": 70, "int8": 72, "uint8": 72, "bfloat16": 80, "float32": 80}
+"""The numbers of the first architectures whose matrix units take operands of these types."""
+
+
 def _load(em: LlvmScope, e: Call) -> str:
+    _require(em, f"{e.op.removeprefix('tir.')} of {e.dtype.element}", _FIRST_UNITS[e.dtype.element])
     if e.dtype.element == "float32":
         return _halves(em, e)
     first = e.args[0].args[0]  # type: ignore[attr-defined]

@@ -63,6 +63,17 @@ def test_times_of_a_simulated_gpu_are_called_so(run):
     assert "the times are simulated: " in done.out and "of peak" not in done.out
 
 
+def test_names_of_targets(run):
+    done = run("targets", "jetson-agx-orin", "--json")
+    assert [row["name"] for row in json.loads(done.out)["targets"]] == [
+        f"nvidia/jetson-agx-orin-{n}gb" for n in (32, 64)
+    ]
+    everything = run("targets").out
+    assert all(word in everything for word in ("cortex-m7", "gpu-sim", "-mcpu=NAME", "nvidia/geforce-rtx-4090"))
+    refused = run("targets", "atari")
+    assert refused.code == 2 and "no target's name contains 'atari'" in refused.err
+
+
 @pytest.mark.parametrize("command", ["tune", "bench", "build", "show", "doctor"])
 def test_help_of_targets_lists_what_the_parser_takes(run, command):
     done = run(command, "--target", "help")

@@ -8,9 +8,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import te, tir
+from tilewright.codegen.backend.emitter import EmitError
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.gpu.ptx.cuda_module import joined_ptx
-from tilewright.gpu.ptx.instruction_text import _FMOD
+from tilewright.gpu.thread_code import _FMOD
+
+from .device_programs import ADDED, ASSERTED
+from .kernel_table import CASES
 
 needs_ptxas = pytest.mark.skipif(
     find_ptxas() is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc-cu12"
@@ -147,3 +151,57 @@ def test_divisions_of_floats_need_no_library(dtype):
     assert "extern" not in text
     if find_ptxas():
         run_ptxas(text, "sm_80")
+
+
+@needs_ptxas
+def test_an_assertion_ends_the_kernel():
+    ptx = tw.build(tir.parse(ASSERTED), "cuda").get_source()
+    assert "trap;" in ptx
+    run_ptxas(ptx, "sm_80")
+
+
+def test_halves_are_converted_by_instructions():
+    x = te.placeholder((64,), "float16", "X")
+    ptx = tw.build([x, te.ops.exp(x)], "cuda").get_source()
+    assert "cvt.f32.f16" in ptx and "cvt.rn.f16.f32" in ptx
+
+
+OLDER = [
+    ("sm_50", "matmul", ""), ("sm_61", "fp16 matmul", ""), ("sm_70", "fp16 matmul", "wmma"), ("sm_70", "int8 matmul, matrix units", ""),
+    ("sm_75", "int8 matmul, matrix units", "wmma"), ("sm_75", "tf32 matmul", ""), ("sm_75", "softmax", ""),
+]  # fmt: skip
+
+
+@needs_ptxas
+@pytest.mark.parametrize(("arch", "name", "units"), OLDER)
+def test_older_architectures_get_what_they_have(arch, name, units):
+    """Copies that go on by themselves came with sm_80, matrix units for some types later than for others."""
+    ptx = tw.build(CASES[name].build(*CASES[name].small), f"cuda -arch={arch}").get_source()
+    assert "cp.async" not in ptx and ("wmma" in ptx) == bool(units)
+    run_ptxas(ptx, arch)
+
+
+WARP = """
+@T.prim_func
+def main(A: T.Buffer((256,), "DTYPE"), C: T.Buffer((256,), "float32")):
+    for b in T.thread_binding(1, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            T.evaluate(T.wmma_store(T.address_of(C[0]), 16, T.wmma_dot(T.Broadcast(T.float32(0), 256),
+                T.wmma_load_a(T.address_of(A[0]), 16, dtype="DTYPEx256"), T.wmma_load_b(T.address_of(A[0]), 16, dtype="DTYPEx256"))))
+"""
+
+
+@pytest.mark.parametrize(("arch", "dtype", "first"), [("sm_61", "float16", 70), ("sm_75", "bfloat16", 80)])
+def test_matrix_units_that_are_not_there_are_refused(arch, dtype, first):
+    with pytest.raises(
+        EmitError, match=f"wmma_load_[ab] of {dtype} needs -arch=sm_{first} or newer; the target has {arch}"
+    ):
+        tw.codegen.compile(tir.parse(WARP.replace("DTYPE", dtype)), f"cuda -arch={arch}").get_source()
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "first"), [("sm_61", "float16", 70), ("sm_50", "float64", 60), ("sm_80", "bfloat16", 90)]
+)
+def test_additions_that_are_not_there_are_refused(arch, dtype, first):
+    with pytest.raises(EmitError, match=f"atomic_add of {dtype} needs -arch=sm_{first} or newer"):
+        tw.codegen.compile(tir.parse(ADDED.replace("DTYPE", dtype)), f"cuda -arch={arch}").get_source()

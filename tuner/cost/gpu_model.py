@@ -132,6 +132,8 @@ class GpuModel(MachineModel):
     fma_lanes: float = 64.0
     special_lanes: float = 16.0
     matrix_flops: float = 2048.0
+    matrix_types: tuple[str, ...] = ("float16", "int8", "bfloat16", "float32")
+    """The types of operands that matrix units take; float32 stands for tf32."""
     launch_seconds: float = 2.5e-6
     warp_groups: bool = False
     """Whether four warps can multiply together (``wgmma``)."""
@@ -242,7 +244,8 @@ def gpu_model(target: Target) -> GpuModel:
         memory_bytes_per_cycle=0.92 * sheet.memory / sheet.hertz, cycles_per_second=sheet.hertz, warps=sheet.warps,
         blocks=sheet.blocks, shared_bytes=sheet.shared_kib << 10,
         block_shared_bytes=(sheet.shared_kib - (1 if wanted >= 80 else 0)) << 10, fma_lanes=sheet.fma,
-        matrix_flops=sheet.matrix, warp_groups=target.mcpu == "sm_90a",
+        matrix_flops=sheet.matrix if wanted >= 70 else 0.0, warp_groups=target.mcpu == "sm_90a",
+        matrix_types=GpuModel.matrix_types if wanted >= 80 else ("float16", "int8") if wanted >= 72 else ("float16",),
     )  # fmt: skip
 
 
@@ -278,7 +281,38 @@ def portable_gpu_model(target: Target) -> GpuModel:
     )  # fmt: skip
 
 
+AMD_SHEETS: dict[str, tuple[int, float, float, int]] = {
+    "gfx900": (64, 1.55e9, 0.48e12, 4),
+    "gfx906": (60, 1.80e9, 1.02e12, 4),
+    "gfx908": (120, 1.50e9, 1.23e12, 8),
+    "gfx90a": (110, 1.70e9, 1.64e12, 8),
+    "gfx942": (304, 2.10e9, 5.30e12, 32),
+    "gfx950": (256, 2.40e9, 8.00e12, 32),
+    "gfx1030": (80, 2.25e9, 0.51e12, 4),
+    "gfx1100": (96, 2.50e9, 0.96e12, 6),
+    "gfx1201": (64, 2.97e9, 0.64e12, 8),
+}
+"""AMD's data sheets of one device for a processor: compute units, cycles per second, bytes per second of the memory, MiB of
+second-level cache. They are Vega 64, MI50, MI100, a half of MI250X, MI300X, MI355X, RX 6900 XT, 7900 XTX and 9070 XT."""
+
+
+def amd_model(target: Target) -> GpuModel:
+    """Returns the model of a GPU of AMD by its processor, or by the last known one before it."""
+
+    def order(cpu: str) -> tuple[int, int]:
+        digits = cpu.removeprefix("gfx")
+        return int(digits[:-2] or 0), int(digits[-2:] or "0", 16)
+
+    before = [cpu for cpu in AMD_SHEETS if order(cpu) <= order(target.mcpu)]
+    cores, hertz, memory, l2_mib = AMD_SHEETS[max(before, key=order, default="gfx900")]
+    return replace(
+        portable_gpu_model(target), cores=cores, cycles_per_second=hertz, memory_bytes_per_cycle=0.8 * memory / hertz,
+        l2_bytes=l2_mib << 20, l3_bytes=l2_mib << 20, l2_bytes_per_cycle=32.0 * cores, block_shared_bytes=64 << 10,
+    )  # fmt: skip
+
+
 for _kind in ("cuda", "gpu-sim"):
     register_model(_kind, gpu_model)
 register_model("opencl", portable_gpu_model)
+register_model("rocm", amd_model)
 register_model("webgpu", lambda target: replace(portable_gpu_model(target), block_shared_bytes=16 << 10))

@@ -370,7 +370,7 @@ class GpuMatrixUnitRule(ScheduleRule):
         if product is None or not isinstance(machine, GpuModel):
             return []
         threads = ThreadTilesPart(product.product, machine)
-        if not machine.matrix_flops:
+        if not machine.matrix_flops or product.dtype not in machine.matrix_types:
             return [threads]
         groups = machine.warp_groups and _for_groups(product)
         return [
