@@ -13,7 +13,7 @@ from .llvm.jit import optimize_and_compile
 from .lowered import LoweredFunc
 from .machine.target import Target
 from .machine.target_text import TargetError
-from .runtime.export import link_shared, pkg_config
+from .runtime.export import called_blas, link_shared, pkg_config
 from .runtime.module import Module
 from .runtime.runtime_ir import runtime_ir
 
@@ -59,7 +59,7 @@ def export_fat(versions: Sequence[Module], path: Path | str) -> list[Path]:
     header, package = path.with_suffix(".h"), path.with_suffix(".pc")
     note = f"/* Which version the library picked: {', '.join(f'{n}: {m.target.mcpu}' for n, m in enumerate(versions))}; -1: none. */"
     write_file(header, c_header(functions, header.name, [note, f"int32_t {functions[0].name}_version(void);"]))
-    write_file(package, pkg_config(path, [f.name for f in functions]))
+    write_file(package, pkg_config(path, [f.name for f in functions], called_blas(objects, base)))
     return [path, header, package]
 
 

@@ -1,6 +1,7 @@
 """Exports modules and models as files that need no Python.
 
-The runtime (thread pool, scratch memory) is linked in. The files depend only on libc, pthreads and libm. A shared
+The runtime (thread pool, scratch memory) is linked in. The files depend only on libc, pthreads and libm, and on the BLAS
+library that they call, if any: a shared library names it and its folder. A shared
 library needs a linker: the first one found among ``$CC``, cc, gcc, clang and ld.lld (for another architecture: its
 cross compiler), else the one of the Python package ``ziglang``. No other export needs a tool.
 
@@ -37,8 +38,9 @@ from ...tir.expr import DType, Var
 from ..c.c_header import c_header, c_names, c_prototype
 from ..c.c_source import CSource, c_source
 from ..late_tables import BACKENDS, backend_of_suffix
-from ..llvm.jit import CompiledCode, optimize_and_compile
+from ..llvm.jit import CompiledCode, optimize_and_compile, undefined_symbols
 from ..lowered import OUT_OF_MEMORY, LoweredFunc, Param
+from ..machine.blas import BlasLibrary
 from ..machine.target import Target
 from ..machine.target_text import arch_of, default_triple, gnu_name, system_of
 from .description import described_function, description_ir
@@ -105,19 +107,28 @@ def export_module(
         told = [described_function(f, f.params, f.name, is_packing=f.name in packing) for f in functions]
         described = optimize_and_compile(description_ir(told, code.target), code.target, 0)
         link_shared([whole.object, described.object], path, code.target)
-    write_file(header, c_header(functions, header.name))
+    blas = called_blas([whole.object], code.target)
+    write_file(header, c_header(functions, header.name, blas_notes(blas, linked=suffix == ".so")))
     written = [path, header, *programs]
     if suffix != ".so":
         return written
     package = path.with_suffix(".pc")
-    write_file(package, pkg_config(path, [f.name for f in functions]))
+    write_file(package, pkg_config(path, [f.name for f in functions], blas))
     return [*written, package]
 
 
-def pkg_config(library: Path, functions: Sequence[str]) -> str:
+def blas_notes(blas: BlasLibrary | None, linked: bool) -> list[str]:
+    """Returns the lines of a header about the BLAS library that the code calls."""
+    if blas is None:
+        return []
+    how = f"The library needs {Path(blas.path).name}, from {Path(blas.path).parent}" if linked else f"Link {blas.path}"
+    return [f"/* Calls {', '.join(blas.symbols.values())} of {blas.identity}. {how}. */"]
+
+
+def pkg_config(library: Path, functions: Sequence[str], blas: BlasLibrary | None = None) -> str:
     """Returns the pkg-config description of a shared library. The directory is that of the ``.pc`` file, so the files
     may be moved together; ``pkg-config --cflags --libs NAME`` finds them with ``PKG_CONFIG_PATH`` set to it. The version is
-    Tilewright's, because the library itself has none."""
+    Tilewright's, because the library itself has none. ``blas``: the library that it calls, which the linker finds by itself."""
     name = library.stem
     plain = re.fullmatch(r"lib([\w.+-]+)", name)
     linked = f"-l{plain[1]}" if plain else "-l:" + re.sub(r"([^\w.+-])", r"\\\1", library.name)
@@ -131,7 +142,7 @@ def pkg_config(library: Path, functions: Sequence[str]) -> str:
         f"Version: {__version__}",
         "Cflags: -I${includedir}",
         f"Libs: -L${{libdir}} {linked}",
-        "Libs.private: -lm -lpthread",
+        f"Libs.private: -lm -lpthread{'' if blas is None else f' {blas.path}'}",
         "",
     ])  # fmt: skip
 
@@ -176,11 +187,28 @@ def link_shared(objects: Sequence[bytes], path: Path, target: Target, shown: Seq
             options += [f"--version-script={script}"]
         flags += [word for option in options for word in ("-Xlinker", option)] if driver else options
         flags += ["-lm", "-lpthread"] if driver else []
+        library = called_blas(objects, target)
+        if library is not None:
+            beside = ["-rpath", str(Path(library.path).parent)]
+            flags += [
+                library.path,
+                *[word for option in beside for word in (("-Xlinker", option) if driver else (option,))],
+            ]
         done = subprocess.run([*command, *flags], capture_output=True, text=True)
         if done.returncode:
             raise ExportError(f"{' '.join([*command, *flags])} failed:\n{done.stderr.strip()}")
         write_file(path, linked.read_bytes())
         path.chmod(0o755)
+
+
+def called_blas(objects: Sequence[bytes], target: Target) -> BlasLibrary | None:
+    """Returns the BLAS library that object files call, or None."""
+    library = target.blas_library
+    if library is None or not any(
+        name in library.symbols.values() for code in objects for name in undefined_symbols(code)
+    ):
+        return None
+    return library
 
 
 def _linker(target: Target) -> list[str]:
@@ -396,12 +424,13 @@ def export_library(library: LinkedLibrary, path: Path) -> list[Path]:
         shown = [entry.name, *([f"{entry.name}_load"] if entry.in_file else []), DESCRIPTION]
         link_shared(objects, path, target, shown)
     header, package = path.with_suffix(".h"), path.with_suffix(".pc")
-    header.write_text(_header(library, header.name))
-    package.write_text(pkg_config(path, [entry.name]))
+    blas = called_blas(objects, target)
+    header.write_text(_header(library, header.name, blas_notes(blas, linked=True)))
+    package.write_text(pkg_config(path, [entry.name], blas))
     return [path, *([weights] if entry.in_file else []), header, package]
 
 
-def _header(library: LinkedLibrary, name: str) -> str:
+def _header(library: LinkedLibrary, name: str, more: Sequence[str]) -> str:
     entry = library.entry
     workspace = Param("scalar", Var("workspace", "handle"), DType("handle"))
     shown = replace(library.lowered, name=entry.name, params=(*entry.params, workspace))
@@ -416,7 +445,7 @@ def _header(library: LinkedLibrary, name: str) -> str:
             "   anything else. 0 for success, 1: the file cannot be read, 2: it is another file. */",
             f"int32_t {entry.name}_load(const char* path);",
         ]
-    return c_header([shown], name, notes)
+    return c_header([shown], name, [*notes, *more])
 
 
 # Writes a model as one C file: its kernels, the function that calls them, its constants and its memory. On a
