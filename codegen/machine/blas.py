@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...tir.blas_calls import SIZES, blas_calls, called_routines
-from ...tir.expr import Call, Cast, DType, IntImm
+from ...tir.expr import Call, Cast, DType, IntImm, is_const_int
 from ...tir.stmt import PrimFunc
 from .target_text import TargetError
 
@@ -29,6 +29,10 @@ DEFAULT = "numpy"
 
 ROUTINES = ("sgemm", "dgemm")
 """The routines that are called."""
+
+VECTOR_ROUTINES = {"sgemm": "sgemv", "dgemm": "dgemv"}
+"""What is called in place of a routine for a product of one row or one column, where a library has C's interface. Products
+of matrices take several times as long there in some libraries."""
 
 _SPELLINGS = (
     ("cblas", "scipy_cblas_{}64_"), ("cblas", "scipy_cblas_{}"), ("cblas", "cblas_{}64_"), ("cblas", "cblas_{}_64"), ("cblas", "cblas_{}"),
@@ -122,7 +126,9 @@ def _symbols_of(library: ctypes.CDLL, name: str, path: str) -> tuple[str, dict[s
     for interface, spelling in _SPELLINGS:
         symbols = {routine: spelling.format(routine) for routine in ROUTINES}
         if all(hasattr(library, symbol) for symbol in symbols.values()):
-            return interface, symbols
+            more = {routine: spelling.format(routine) for routine in VECTOR_ROUTINES.values()}
+            found = interface == "cblas" and all(hasattr(library, symbol) for symbol in more.values())
+            return interface, {**symbols, **(more if found else {})}
     tried = ", ".join([spelling.format("sgemm") for _, spelling in _SPELLINGS])
     raise TargetError(f"-blas={name}: {path} has no matrix product of float32 and float64; none of {tried} is there")
 
@@ -206,8 +212,16 @@ def told_calls(func: PrimFunc, target: Target) -> str:
     library = target.blas_library if routines else None
     if library is None:
         return ""
-    names = [f"cblas_{routine}" if library.interface == "cblas" else routine for routine in routines]
+    names = sorted({_told_name(library, call) for call in blas_calls(func.body)})
     return f"; calls {', '.join(names)} of {library.identity}"
+
+
+def _told_name(library: BlasLibrary, call: Call) -> str:
+    (routine,) = called_routines([call])
+    vector = VECTOR_ROUTINES[routine]
+    if vector in library.symbols and any(is_const_int(n, 1) for n in call.args[SIZES][:2]):
+        routine = vector
+    return f"cblas_{routine}" if library.interface == "cblas" else routine
 
 
 # The function that programs call, in LLVM IR: it gives the library its own integers and as many threads as the target has.
@@ -216,7 +230,8 @@ def told_calls(func: PrimFunc, target: Target) -> str:
 def product_ir(library: BlasLibrary, routine: str, symbol: str, threads: int) -> tuple[list[str], str]:
     """Returns declarations, and the definition of ``symbol``, which calls ``routine`` of the library.
 
-    Without reduced steps the result is zero, which not every library writes.
+    Without reduced steps the result is zero, which not every library writes. Products of one row or column are added to zeros,
+    because not every library overwrites NaN there.
     """
     real, size = ("float", 4) if routine == "sgemm" else ("double", 8)
     called, whole = library.symbols[routine], f"i{library.integers}"
@@ -231,9 +246,11 @@ def product_ir(library: BlasLibrary, routine: str, symbol: str, threads: int) ->
         begin = f"  call void @tw_limit_threads(ptr @{tell}, ptr @{put}, i32 %most)"
         end = f"  call void @tw_restore_threads(ptr @{put})"
     names = ("m", "n", "k", "lda1", "ldb1", "ldc1")
-    narrow = [
-        f"  %{name}w = {f'trunc i64 %{name} to i32' if whole == 'i32' else f'add i64 %{name}, 0'}" for name in names
-    ]
+
+    def narrowed(value: str) -> str:
+        return f"trunc i64 {value} to i32" if whole == "i32" else f"add i64 {value}, 0"
+
+    narrow = [f"  %{name}w = {narrowed(f'%{name}')}" for name in names]
     if library.interface == "cblas":
         types = f"i32, i32, i32, {whole}, {whole}, {whole}, {real}, ptr, {whole}, ptr, {whole}, {real}, ptr, {whole}"
         declarations.append(f"declare void @{called}({types})")
@@ -260,28 +277,67 @@ def product_ir(library: BlasLibrary, routine: str, symbol: str, threads: int) ->
         plain = {"": "%b", "-": "%a", "+": "%c"}
         passed = ", ".join([f"ptr {plain.get(name, f'%at_{name}')}" for name in order])
         call.append(f"  call void @{called}({passed}, i64 1, i64 1)")
+    vector = library.symbols.get(VECTOR_ROUTINES[routine])
+    if vector is None:
+        multiply = ["  br label %done"]
+    else:
+        types = f"i32, i32, {whole}, {whole}, {real}, ptr, {whole}, ptr, {whole}, {real}, ptr, {whole}"
+        declarations.append(f"declare void @{vector}({types})")
+        multiply = [
+            *[f"  %{name}v = {narrowed(f'%{name}')}" for name in ("m", "n", "k", "lda", "ldb", "ldc")],
+            "  %va = icmp ne i32 %flag_a, 0",
+            "  %vb = icmp ne i32 %flag_b, 0",
+            "  %straight_b = xor i1 %vb, true",
+            *_choice("turned", "i1", "%one_row", "%straight_b", "%va"),
+            *_choice("matrix", "ptr", "%one_row", "%b", "%a"),
+            *_choice("vector", "ptr", "%one_row", "%a", "%b"),
+            *_choice("length", whole, "%one_row", "%nv", "%mv"),
+            *_choice("ld", whole, "%one_row", "%ldbv", "%ldav"),
+            f"  %step_a = select i1 %va, {whole} %ldav, {whole} 1",
+            f"  %step_b = select i1 %vb, {whole} 1, {whole} %ldbv",
+            *_choice("incx", whole, "%one_row", "%step_a", "%step_b"),
+            f"  %incy = select i1 %one_row, {whole} 1, {whole} %ldcv",
+            "  %trans = select i1 %turned, i32 112, i32 111",
+            f"  %height = select i1 %turned, {whole} %kv, {whole} %length",
+            f"  %width = select i1 %turned, {whole} %length, {whole} %kv",
+            begin,
+            f"  call void @{vector}(i32 101, i32 %trans, {whole} %height, {whole} %width, {real} 1.0, ptr %matrix, {whole} %ld, "
+            f"ptr %vector, {whole} %incx, {real} 1.0, ptr %c, {whole} %incy)",
+            end,
+            "  br label %done",
+        ]
     text = f"""
 define linkonce_odr hidden void @{symbol}(i32 %threads, i32 %flag_a, i32 %flag_b, i64 %m, i64 %n, i64 %k, ptr %a, i64 %lda, ptr %b, i64 %ldb, i32 %more, ptr %c, i64 %ldc) noinline nounwind {{
 entry:
   %no_rows = icmp eq i64 %m, 0
   %no_columns = icmp eq i64 %n, 0
+  %limited = icmp sgt i32 %threads, 0
+  %most = select i1 %limited, i32 %threads, i32 {threads}
   %empty = or i1 %no_rows, %no_columns
   br i1 %empty, label %done, label %some
 some:
   %no_steps = icmp eq i64 %k, 0
-  br i1 %no_steps, label %nothing, label %product
-nothing:
+  %one_row = icmp eq i64 %m, 1
+  %one_column = icmp eq i64 %n, 1
+  %line = {"or i1 %one_row, %one_column" if vector else "and i1 false, false"}
+  %apart = or i1 %no_steps, %line
+  br i1 %apart, label %start, label %product
+start:
   %adds = icmp ne i32 %more, 0
   %bytes = mul i64 %n, {size}
-  br i1 %adds, label %done, label %row
+  br i1 %adds, label %cleared, label %row
 row:
-  %i = phi i64 [ 0, %nothing ], [ %next, %row ]
+  %i = phi i64 [ 0, %start ], [ %next, %row ]
   %offset = mul i64 %i, %ldc
   %at = getelementptr {real}, ptr %c, i64 %offset
   call void @llvm.memset.p0.i64(ptr %at, i8 0, i64 %bytes, i1 false)
   %next = add i64 %i, 1
   %left = icmp ult i64 %next, %m
-  br i1 %left, label %row, label %done
+  br i1 %left, label %row, label %cleared
+cleared:
+  br i1 %no_steps, label %done, label %multiply
+multiply:
+{chr(10).join(multiply)}
 product:
   %ta = icmp ne i32 %flag_a, 0
   %tb = icmp ne i32 %flag_b, 0
@@ -289,8 +345,6 @@ product:
   %lda1 = call i64 @llvm.smax.i64(i64 %lda, i64 1)
   %ldb1 = call i64 @llvm.smax.i64(i64 %ldb, i64 1)
   %ldc1 = call i64 @llvm.smax.i64(i64 %ldc, i64 1)
-  %limited = icmp sgt i32 %threads, 0
-  %most = select i1 %limited, i32 %threads, i32 {threads}
 {chr(10).join(narrow)}
 {begin}
 {chr(10).join(call)}
@@ -303,6 +357,10 @@ done:
     return declarations, text
 
 
+def _choice(name: str, kind: str, condition: str, yes: str, no: str) -> list[str]:
+    return [f"  %{name} = select i1 {condition}, {kind} {yes}, {kind} {no}"]
+
+
 # The same function in C, which calls the library through a macro, so that a program may take another one.
 
 
@@ -313,16 +371,35 @@ def product_c(library: BlasLibrary, routine: str, symbol: str) -> str:
     """
     real = "float" if routine == "sgemm" else "double"
     whole, macro = f"int{library.integers}_t", f"TILEWRIGHT_{routine.upper()}"
-    head = f"/* {routine} of {library.identity}: link it, or define {macro} as that of another library. */\n" + (
+    vector = library.symbols.get(VECTOR_ROUTINES[routine])
+    vector_macro = f"TILEWRIGHT_{VECTOR_ROUTINES[routine].upper()}"
+    macros = f", or define {macro}{f' and {vector_macro}' if vector else ''} as that of another library"
+    head = f"/* {routine} of {library.identity}: link it{macros}. */\n" + (
         f"#ifndef {macro}\n#define {macro} {library.symbols[routine]}\n#endif\n"
     )
+    line = "0"
+    multiply = ""
+    if vector:
+        line = "m == 1 || n == 1"
+        head += (
+            f"#ifndef {vector_macro}\n#define {vector_macro} {vector}\n#endif\n"
+            f"extern void {vector_macro}(int, int, {whole}, {whole}, {real}, const {real} *, {whole}, const {real} *, {whole}, {real}, "
+            f"{real} *, {whole});\n"
+        )
+        multiply = (
+            f"    {whole} length = ({whole})(m == 1 ? n : m), steps = ({whole})k;\n    int turned = m == 1 ? !tb : ta;\n"
+            f"    {vector_macro}(101, turned ? 112 : 111, turned ? steps : length, turned ? length : steps, 1, m == 1 ? b : a, "
+            f"({whole})(m == 1 ? ldb : lda), m == 1 ? a : b, ({whole})(m == 1 ? (ta ? lda : 1) : (tb ? 1 : ldb)), 1, c, "
+            f"({whole})(m == 1 ? 1 : ldc));\n"
+        )
     parameters = (
         "int32_t threads, int32_t ta, int32_t tb, int64_t m, int64_t n, int64_t k, void *a, int64_t lda, void *b, "
         "int64_t ldb, int32_t more, void *c, int64_t ldc"
     )
     start = (
-        f"static void {symbol}({parameters}) {{\n  (void)threads;\n  if (m == 0 || n == 0) return;\n  if (k == 0) {{\n"
-        f"    for (int64_t i = 0; i < m && !more; ++i) memset(({real} *)c + i * ldc, 0, n * sizeof({real}));\n    return;\n  }}\n"
+        f"static void {symbol}({parameters}) {{\n  (void)threads;\n  if (m == 0 || n == 0) return;\n  if (k == 0 || {line}) {{\n"
+        f"    for (int64_t i = 0; i < m && !more; ++i) memset(({real} *)c + i * ldc, 0, n * sizeof({real}));\n"
+        f"    if (k == 0) return;\n{multiply}    return;\n  }}\n"
         "  lda = lda > 0 ? lda : 1;\n  ldb = ldb > 0 ? ldb : 1;\n  ldc = ldc > 0 ? ldc : 1;\n"
     )
     if library.interface == "cblas":

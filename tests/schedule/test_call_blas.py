@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 from tilewright import te
+from tilewright.codegen import Target, TargetError, compile
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.tir import assert_structural_equal, interpret, parse
 from tilewright.tir.blas_calls import blas_calls, computed_product
+
+try:
+    HERE = Target("native -num-cores=1 -libs=cblas")
+except TargetError:  # no library beside NumPy: the interpreter alone runs the calls
+    HERE = None
 
 ONE = te.const(1, "float32")
 
@@ -33,6 +39,7 @@ FORMS = {
     "one row": ((1, 5), (5, 4), (1, 4), lambda A, B, k, i, j: A[i, k] * B[k, j], "ik,kj->ij", 0),
     "one column": ((3, 5), (5, 1), (3, 1), lambda A, B, k, i, j: A[i, k] * B[k, j], "ik,kj->ij", 0),
     "matrix times vector": ((3, 5), (5,), (3,), lambda A, B, k, i: A[i, k] * B[k], "ik,k->i", 0),
+    "results apart": ((2, 3, 5), (5,), (3, 2), lambda A, B, k, i, b: A[b, i, k] * B[k], "bik,k->ib", 1),
     "no rows": ((0, 5), (5, 4), (0, 4), lambda A, B, k, i, j: A[i, k] * B[k, j], "ik,kj->ij", 0),
     "a part": ((6, 9), (7, 4), (3, 4), lambda A, B, k, i, j: A[i + 2, k + 1] * B[k + 2, j], None, 0),
 }  # fmt: skip
@@ -59,6 +66,10 @@ def test_forms(form, dtype):
     interpret(sch.func, a, b, c, check_regions=True)
     want = np.einsum(einsum, a, b) if einsum else a[2:5, 1:6] @ b[2:]
     np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-5)
+    if HERE is not None:
+        d = np.full_like(c, np.nan)
+        compile(sch, HERE)(a, b, d)
+        np.testing.assert_allclose(d, want, rtol=1e-5, atol=1e-5)
     assert_structural_equal(parse(sch.func.script()), sch.func)
     again = Schedule(func)
     sch.trace.apply_to_schedule(again)
