@@ -35,7 +35,7 @@ from .output import CommandError, clear_sign, echo_json, first_sign, json_option
     "output",
     required=True,
     metavar="FILE",
-    help="FILE.so, .o, .c, .ll or .s; for a model FILE.so, FILE.c or a folder.",
+    help="FILE.so, .o, .c, .ll or .s; for a model FILE.so, .a, .c or a folder.",
 )
 @click.option("--name", help="The symbol of the function (the workload's name otherwise).")
 @click.option(
@@ -44,6 +44,7 @@ from .output import CommandError, clear_sign, echo_json, first_sign, json_option
     is_flag=True,
     help="Add line tables, and write the program that they refer to beside the code, as FILE.tir.",
 )
+@click.option("--package-version", help="The version of a library, which pkg-config and CMake see.")
 @cores_option
 @bounds_option
 @accuracy_option
@@ -57,6 +58,7 @@ def command(
     output: str,
     name: str | None,
     debug_info: bool,
+    package_version: str | None,
     num_cores: int | None,
     bounds: str | None,
     accuracy: float | None,
@@ -64,8 +66,8 @@ def command(
 ) -> int:
     """Compile SPEC to a file that needs no Python: a library, an object file, C, LLVM IR or assembly.
 
-    A C header is written beside code. The schedule is the best one in the database, else the default. A model, such as
-    model.onnx, becomes a library, .so, or a C file, .c; in a folder the one that the target makes. --arg x=1,3,224,224
+    Headers for C and C++ are written beside code, packages for pkg-config and CMake beside libraries. The schedule is the best one in the database, else the default. A model, such as
+    model.onnx, becomes a shared or static library, .so or .a, or a C file, .c; in a folder the one that the target makes. --arg x=1,3,224,224
     gives the shape of its input x, and --bounds n=32 the largest value of a size n that the model leaves open.
     """
     first_sign(spec)
@@ -86,6 +88,8 @@ def command(
         raise CommandError("--accuracy is for models", code=2)
     if debug_info and path.suffix == ".c":
         raise CommandError("-g: C has no line tables", code=2)
+    if package_version is not None:
+        _check_version(package_version, path, in_folder)
     models_own: dict[str, Any] = {"bounds": size_bounds(bounds), "accuracy": accuracy} if model else {}
     try:
         module = build(
@@ -103,7 +107,9 @@ def command(
     built = module if isinstance(module, Model) else None
     if in_folder and built is not None:
         path = path / f"{built.symbol}{'.c' if built.target.kind == 'c' else '.so'}"
-    files = [str(file) for file in (module.export(path, debug_info=True) if debug_info else module.export(path))]
+    options: dict[str, Any] = {"debug_info": True} if debug_info else {}
+    options |= {"version": package_version} if package_version is not None else {}
+    files = [str(file) for file in module.export(path, **options)]
     symbols = list(module) if isinstance(module, Module) else [module.symbol]
     if as_json:
         sizes: dict[str, int] = (
@@ -118,15 +124,27 @@ def command(
     return 0
 
 
+def _check_version(version: str, path: Path, in_folder: bool) -> None:
+    """Raise CommandError where the file that is written has no version, or for what is none."""
+    from ..codegen.runtime.packages import checked_version
+
+    if not in_folder and path.suffix not in (".so", ".a"):
+        raise CommandError("--package-version: libraries, .so and .a, have one", code=2)
+    try:
+        checked_version(version)
+    except ValueError as error:
+        raise CommandError(f"--package-version: {error}", code=2) from None
+
+
 def _checked_output(output: str, model: bool) -> bool:
     """Returns whether files go into a folder, which is made. CommandError for what cannot be written."""
     path = Path(output)
     if model and (path.is_dir() or not path.suffix):
         output_folder(output)
         return True
-    if path.suffix not in (".so", ".o", ".c", ".ll", ".s"):
+    if path.suffix not in (".so", ".o", ".c", ".ll", ".s", *([".a"] if model else [])):
         raise CommandError(f"{output}: the suffix says what to write: .so, .o, .c, .ll or .s", code=2)
     output_file(output)
-    if model and path.suffix not in (".so", ".c"):
-        raise CommandError(f"{output}: a model becomes a shared library, .so, or a C file, .c", code=2)
+    if model and path.suffix not in (".so", ".a", ".c"):
+        raise CommandError(f"{output}: a model becomes a shared or static library, .so or .a, or a C file, .c", code=2)
     return False

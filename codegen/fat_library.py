@@ -10,12 +10,13 @@ from ..pages.written_files import write_file
 from .c.c_header import c_header
 from .llvm.emit import emit
 from .llvm.jit import optimize_and_compile
-from .lowered import LoweredFunc
+from .lowered import NO_VERSION, LoweredFunc
 from .machine.target import Target
 from .machine.target_text import TargetError
-from .runtime.export import called_blas, link_shared, pkg_config
+from .runtime.export import called_blas, link_shared, write_cxx
 from .runtime.module import Module
-from .runtime.runtime_ir import runtime_ir
+from .runtime.packages import checked_version, write_packages
+from .runtime.runtime_ir import ALONE, SHARED_STATE, runtime_ir
 
 _CPUID = {
     "sse3": (1, "c", 0), "ssse3": (1, "c", 9), "fma": (1, "c", 12), "sse4.1": (1, "c", 19), "sse4.2": (1, "c", 20),
@@ -27,40 +28,43 @@ _CPUID = {
 }  # fmt: skip
 """Where ``cpuid`` tells a feature: the leaf, the register, the bit (Intel's manual, volume 2A, CPUID)."""
 
-NO_VERSION = -4
-"""What a function returns on a processor that has no version."""
 
-
-def export_fat(versions: Sequence[Module], path: Path | str) -> list[Path]:
-    """Write a shared library of modules with the same functions, the most demanding processor last, and a header.
+def export_fat(versions: Sequence[Module], path: Path | str, *, version: str | None = None) -> list[Path]:
+    """Write a shared library of modules with the same functions, the most demanding processor last. Headers
+    and packages are written as :meth:`Module.export` does, for ``version``.
 
     When the library is loaded it picks the last version that the processor and the system can run;
     ``int32_t NAME_version(void)``, with the first function's name, returns its number. A function without a version
-    returns -4. Returns the files written. :class:`TargetError` for targets that are not x86-64, and for features that
+    returns -9. Returns the files written. :class:`TargetError` for targets that are not x86-64, and for features that
     it cannot ask the processor for; ValueError when the functions differ.
     """
     path = Path(path)
+    checked_version(version)
     if not versions:
         raise ValueError("a fat library has at least one version")
     functions = list(versions[0]._lowered.values())
     base = versions[0].target
     wanted = [(f.name, [p.llvm_type for p in f.params]) for f in functions]
     objects = []
-    for number, module in enumerate(versions):
+    for n, module in enumerate(versions):
         _check(module.target)
         own = list(module._lowered.values())
         if [(f.name, [p.llvm_type for p in f.params]) for f in own] != wanted:
-            raise ValueError(f"version {number} has other functions than the first: {', '.join(f.name for f in own)}")
-        texts = [emit(replace(f, name=f"{f.name}__{number}")) for f in own]
+            raise ValueError(f"version {n} has other functions than the first: {', '.join(f.name for f in own)}")
+        texts = [emit(replace(f, name=f"{f.name}__{n}")) for f in own]
         objects.append(optimize_and_compile(texts[0], module.target, link=tuple(texts[1:])).object)
     chooser = _chooser(functions, [module.target for module in versions])
-    objects += [optimize_and_compile(text, base, 2).object for text in (chooser, runtime_ir(base, alone=True))]
-    link_shared(objects, path, base, [*[f.name for f in functions], f"{functions[0].name}_version"])
-    header, package = path.with_suffix(".h"), path.with_suffix(".pc")
+    objects += [optimize_and_compile(text, base, 2).object for text in (chooser, runtime_ir(base, ALONE, shared=True))]
+    link_shared(objects, path, base, [*[f.name for f in functions], f"{functions[0].name}_version", f"{SHARED_STATE}*"])
+    header = path.with_suffix(".h")
     note = f"/* Which version the library picked: {', '.join(f'{n}: {m.target.mcpu}' for n, m in enumerate(versions))}; -1: none. */"
     write_file(header, c_header(functions, header.name, [note, f"int32_t {functions[0].name}_version(void);"]))
-    write_file(package, pkg_config(path, [f.name for f in functions], called_blas(objects, base)))
-    return [path, header, package]
+    return [
+        path,
+        header,
+        write_cxx(functions, header),
+        *write_packages(path, [f.name for f in functions], version, called_blas(objects, base)),
+    ]
 
 
 def _check(target: Target) -> None:

@@ -6,13 +6,14 @@ exported header cannot disagree: ``int32_t NAME(<one argument per Param>)``, 0 f
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..tir.analysis.access import accesses_below
-from ..tir.expr import Call, DType, Var
+from ..tir.expr import Call, DType, Expr, IntImm, Var
 from ..tir.expr.intrinsics import Effect, effect_of
 from ..tir.stmt import AssertStmt, Block, Buffer, BufferStore, IRModule, PrimFunc, statements
 from ..tir.storage_types import STORED_TYPES
@@ -39,11 +40,29 @@ NULL_ARRAY = -3
 """The return value when an array that has elements is at the address 0."""
 NO_TILES = -2
 """The return value when the operating system does not permit the use of tile registers."""
+MISALIGNED = -4
+"""The return value when an address is not a multiple of what it has to be: the element's size, of a workspace 64."""
+WRONG_SIZE = -5
+"""The return value when a size is negative, or the bytes of an array would not fit 63 bits."""
+NOT_LOADED = -6
+"""The return value when the constants are in a file that was not loaded."""
+WRONG_SHAPE = -7
+"""What the classes for C++ return when a shape or a number of elements is another one."""
+OVERLAP = -8
+"""What the classes for C++ return when an array that is written shares memory with another one."""
+NO_VERSION = -9
+"""The return value on a processor for which a library of several versions has none."""
 FAILURES = {
     OUT_OF_MEMORY: "no memory for its scratch buffers",
     NO_TILES: "the operating system does not let this process use AMX's tile registers "
     "(arch_prctl refused); build for a target with -mattr=-amx-tile",
     NULL_ARRAY: "an array with elements is NULL",
+    MISALIGNED: "an array is not aligned to its elements, or the workspace not as the header says",
+    WRONG_SIZE: "a size is negative or too large",
+    NOT_LOADED: "the file of the weights is not loaded",
+    WRONG_SHAPE: "an array has another shape or another number of elements",
+    NO_VERSION: "the library has no version for this processor",
+    OVERLAP: "an array that is written shares memory with another one",
 }
 """What the negative return values of emitted functions mean; positive ones are numbers of assertions."""
 
@@ -152,6 +171,40 @@ def size_vars(func: PrimFunc) -> tuple[Var, ...]:
     return tuple(found)
 
 
+MOST_BYTES = 1 << 62
+"""How many bytes an array may have: addresses and sizes stay far from where 64 bits end."""
+
+
+@dataclass(frozen=True)
+class CountedExtents:
+    """What a function asks of symbolic extents before it counts elements. Each of ``alone`` is in 0 … most, and the product
+    of each list of ``together`` times its number is at most :data:`MOST_BYTES`."""
+
+    alone: Sequence[tuple[Expr, int]]
+    together: Sequence[tuple[Sequence[Expr], int]]
+
+
+def counted_extents(params: Sequence[Param]) -> CountedExtents:
+    """Returns what has to hold of the extents of these arrays that are no numbers."""
+    alone: dict[Expr, int] = {}
+    together: dict[tuple[Expr, ...], int] = {}
+    for p in params:
+        if p.buffer is None:
+            continue
+        open_ones = tuple([e for e in p.buffer.shape if not isinstance(e, IntImm)])
+        per = math.prod([e.value for e in p.buffer.shape if isinstance(e, IntImm)]) * p.dtype.bytes
+        for e in open_ones:
+            alone[e] = min(alone.get(e, MOST_BYTES), MOST_BYTES // max(per, 1))
+        if len(open_ones) > 1:
+            together[open_ones] = max(together.get(open_ones, 1), per)
+    return CountedExtents([*alone.items()], [*together.items()])
+
+
+def natural_alignment(p: Param) -> int:
+    """Returns of how many bytes the address of an array is a multiple: those of its element, at most 8."""
+    return min(p.dtype.bytes & -p.dtype.bytes, 8)
+
+
 def written_data(func: PrimFunc) -> set[Var]:
     """Returns the data pointers that ``func`` may store through.
 
@@ -195,7 +248,10 @@ def _has_pointers(nodes: Mapping[type, Sequence[Any]]) -> bool:
 KEYWORDS = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool "
-    "class new delete this template typename namespace operator private public protected virtual".split()
+    "class new delete this template typename namespace operator private public protected virtual "
+    "alignas alignof and and_eq asm bitand bitor catch char8_t char16_t char32_t compl concept consteval constexpr constinit "
+    "const_cast co_await co_return co_yield decltype dynamic_cast explicit export false friend mutable noexcept not not_eq nullptr "
+    "or or_eq reinterpret_cast requires static_assert static_cast thread_local throw true try typeid using wchar_t xor xor_eq".split()
 )
 """The words of C and C++ that no function can have as its name."""
 

@@ -420,10 +420,29 @@ def product_of_quantized_with_bias(m: Match) -> Value | None:
 )
 def product_of_shifted(m: Match) -> Value | None:
     """A product of shifted integers becomes a product of narrow ones. (x - z) · w is x · w - z · w."""
-    if m["x"] is (m.root.inputs[0] if "view" not in m else m.node("view").inputs[0]):
-        return None
-    found = _total(m)
+    found = _narrow_total(m)
     return None if found is None else found[0]
+
+
+@rule(
+    op(
+        "conv1d conv2d conv3d depthwise_conv2d dense",
+        optional("reshape", _shifted("x", any_value("x")), bind="view"),
+        _shifted("w", constant("w")),
+        any_value("bias"),
+        out_dtype="int32",
+    )
+)
+def product_of_shifted_with_bias(m: Match) -> Value | None:
+    """The same with a bias of int32, added at the end. Sums of int32 wrap around alike in any order."""
+    found = _narrow_total(m) if m["bias"].dtype == "int32" else None
+    return None if found is None else _biased(m, found[0], m["bias"], found[1])
+
+
+def _narrow_total(m: Match) -> tuple[Value, Channels, _Weight] | None:
+    """Returns :func:`_total` of a product whose data is shifted; None where it is narrow as it stands."""
+    narrow = m["x"] is (m.root.inputs[0] if "view" not in m else m.node("view").inputs[0])
+    return None if narrow else _total(m)
 
 
 @rule(
@@ -564,10 +583,13 @@ def _integer_product(m: Match, bias: Value | None) -> Value | None:
     if not (np.isfinite(scale32) & (np.abs(scale32) >= np.finfo(np.float32).tiny) | (scale == 0)).all():
         return None
     out = m.op("multiply", m.op("cast", total, dtype="float32"), m.constant(scale32))
-    if bias is None:
-        return out
+    return out if bias is None else _biased(m, out, bias, channels)
+
+
+def _biased(m: Match, total: Value, bias: Value, channels: Channels) -> Value:
+    """Returns the results of a product with a bias, one number per channel."""
     shape = _along(np.empty(bias.shape), m.out, channels).shape
-    return m.op("add", out, bias if bias.shape == shape else m.op("reshape", bias, shape=shape))
+    return m.op("add", total, bias if bias.shape == shape else m.op("reshape", bias, shape=shape))
 
 
 def _total(m: Match) -> tuple[Value, Channels, _Weight] | None:
@@ -652,6 +674,7 @@ _QUANTIZED: tuple[Rule, ...] = (
     product_of_quantized,
     product_of_quantized_with_bias,
     product_of_shifted,
+    product_of_shifted_with_bias,
     product_of_moved,
 )
 

@@ -282,6 +282,7 @@ def assume(k: KernelBuilder, cond: Any) -> None:
 @builtin
 def debug_barrier(k: KernelBuilder) -> None:
     """Wait for the threads of this program; on a processor it has one."""
+    k.barrier()
 
 
 @builtin

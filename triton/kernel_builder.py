@@ -152,6 +152,7 @@ class KernelBuilder:
         self.programs_in_order = False
         """Whether programs run one after another: each sees what those before it left."""
         self.apply: Callable[..., Any] = _no_function
+        self.in_loop: Callable[[], bool] = bool
 
     # -- scopes ------------------------------------------------------------------------------------------------------
 
@@ -560,12 +561,23 @@ class KernelBuilder:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
+    def new_site(self, verb: str, pointer: BlockValue) -> int:
+        """Return the number of an access of the source."""
+        assert pointer.pointer is not None
+        self.sites.append(AccessSite(verb, pointer.pointer.name, self.place()))
+        return len(self.sites) - 1
+
+    def fault(self, offset: Expr, extent: Expr, allowed: Expr | None) -> tuple[Expr, Expr]:
+        """Return whether an element lies outside of its argument, where the mask holds, and the number that says which."""
+        wrong = any_(offset < self.number(0), offset >= extent)
+        noted = max_(offset + self.number(1), min_(offset, self.number(0)))  # 1 and more, or below 0
+        return wrong if allowed is None else all_(allowed, wrong), converted(noted, DType("int64"))
+
     def check(self, verb: str, pointer: BlockValue, mask: BlockValue | None) -> None:
         """Note the access of an element outside of its argument, where the mask holds."""
         argument = pointer.pointer
         assert argument is not None
-        site = len(self.sites)
-        self.sites.append(AccessSite(verb, argument.name, self.place()))
+        site = self.new_site(verb, pointer)
         shape = pointer.shape if mask is None else broadcast_shape(pointer.shape, mask.shape)
         make = broadcast_make(pointer, shape)
         masked = None if mask is None else broadcast_make(mask, shape)
@@ -573,14 +585,8 @@ class KernelBuilder:
         lanes = tuple([Var(f"i{n}", self.index) if size > 1 else self.number(0) for n, size in enumerate(shape)])
         sizes = {v: n for v, n in zip(lanes, shape, strict=True) if isinstance(v, Var)}
         offset = make(lanes)
-        wrong = any_(offset < self.number(0), offset >= extent)
-        if masked is not None:
-            wrong = all_(masked(lanes), wrong)
-        noted = max_(offset + self.number(1), min_(offset, self.number(0)))  # 1 and more, or below 0
-        note: Stmt = BufferStore(
-            self.faults, converted(noted, DType("int64")), (const(site, self.faults.shape[0].dtype),)
-        )
-        note = IfThenElse(wrong, note)
+        wrong, noted = self.fault(offset, extent, None if masked is None else masked(lanes))
+        note: Stmt = IfThenElse(wrong, BufferStore(self.faults, noted, (const(site, self.faults.shape[0].dtype),)))
         for var, size in reversed(sizes.items()):
             note = For(var, self.number(0), self.number(size), "serial", note)
         ends = self.ends(offset, sizes)
@@ -639,6 +645,7 @@ class KernelBuilder:
         if argument.buffer in pointer.reads:
             self.keep(pointer)
         self.settle([argument.buffer])
+        self.wrote(argument)
         mp, mv = broadcast_make(pointer, shape), broadcast_make(stored, shape)
         mm = None if allowed is None else broadcast_make(allowed, shape)
 
@@ -649,14 +656,45 @@ class KernelBuilder:
 
         self.emit(self.nest(shape, body, argument.element.bits))
 
+    def wrote(self, argument: PointerArgument) -> None:
+        """Note a store to an argument. On processors a program's statements run one after another."""
+
+    def barrier(self) -> None:
+        """Let the threads of the program wait for each other; on a processor it has one."""
+
+    def change(
+        self, pointer: BlockValue, given: Sequence[BlockValue], allowed: BlockValue | None, new: Callable[..., Expr],
+        operation: str,
+    ) -> BlockValue:  # fmt: skip
+        """Return what pointers point to, after changing one element after another where the mask holds; zero elsewhere.
+
+        ``new``: what an element and the values ``given`` make of it; ``operation``: the operation of TIR that does so at once.
+        """
+        argument, shape = pointer.pointer, pointer.shape
+        assert argument is not None
+        old = self.allocated(shape, argument.element, "old")
+        lanes = tuple([Var(f"i{n}", self.index) if size > 1 else self.number(0) for n, size in enumerate(shape)])
+        place = self.place_of(lanes)
+        offset = pointer.make(lanes)
+        there = element(argument.buffer, (offset,))
+        changed = new(element(old, place), *[broadcast_make(v, shape)(lanes) for v in given])
+        inside = self.inside(offset, argument, None if allowed is None else broadcast_make(allowed, shape)(lanes))
+        written = seq(BufferStore(old, there, place), BufferStore(argument.buffer, changed, (offset,)))
+        body: Stmt = IfThenElse(inside, written, BufferStore(old, const(0, argument.element), place))
+        for var, size in reversed(list(zip(lanes, shape, strict=True))):
+            if isinstance(var, Var):
+                body = For(var, self.number(0), self.number(size), "serial", body)
+        self.emit(body)
+        return self.read_of(old, BlockValue(shape, argument.element, pointer.make))
+
     # -- reductions --------------------------------------------------------------------------------------------------
 
     def reduce(self, value: BlockValue, axis: int, op: str, keep_dims: bool = False) -> BlockValue:
         """Return the sum, product, maximum, minimum or exclusive or along one dimension. Sums of float16 are in float32."""
         dtype = value.dtype
-        inner = FLOAT32 if dtype.is_float and dtype.bits < 32 else dtype
+        inner = inner_type(dtype)
         exact = self.cast_data(value, inner)
-        kind, first, across = _REDUCTIONS[op]
+        kind, first, across = REDUCTIONS[op]
         start = const(first(inner), inner)
         kept_shape = tuple(n for d, n in enumerate(value.shape) if d != axis)
         out = self.allocated(kept_shape, inner, "reduced")
@@ -722,7 +760,7 @@ class KernelBuilder:
     def operand(self, value: BlockValue, dtype: DType, name: str) -> Buffer:
         """Return a factor of a product in memory, in the type of the sum."""
         held = value.buffer
-        if held is not None and held.dtype == dtype and held.scope == "local" and not value.reads and held.ndim == 2:
+        if held is not None and held.dtype == dtype and held.scope != "global" and not value.reads and held.ndim == 2:
             lanes = (Var("i", self.index), Var("j", self.index))
             e = value.make(lanes)
             if isinstance(e, BufferLoad) and e.indices == lanes:
@@ -785,11 +823,16 @@ class KernelBuilder:
         self.emit(body)
 
 
+def inner_type(dtype: DType) -> DType:
+    """Return the type in which elements are summed and compared."""
+    return FLOAT32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
 def _no_function(*_: Any) -> Any:
     raise AssertionError("a builder without a reader calls no functions")
 
 
-_REDUCTIONS: dict[str, tuple[Callable[[Expr, Expr], Expr], Callable[[DType], Any], str]] = {
+REDUCTIONS: dict[str, tuple[Callable[[Expr, Expr], Expr], Callable[[DType], Any], str]] = {
     "sum": (lambda a, b: a + b, lambda t: 0, "vector_reduce_add"),
     "max": (max_, max_identity, "vector_reduce_max"),
     "min": (min_, min_identity, "vector_reduce_min"),

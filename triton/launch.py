@@ -9,15 +9,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..codegen import Target, compile
+from ..codegen.late_tables import TARGET_KINDS
+from ..codegen.lowered import written_data
+from ..codegen.machine.target import WARP
 from ..codegen.runtime.module import Module
 from ..tir.expr import IntImm, Var, const
 from ..tir.expr.dtype import DType
-from ..tir.stmt import Buffer, For, PrimFunc, replace_buffers
+from ..tir.stmt import Buffer, For, PrimFunc, Stmt, replace_buffers
 from .basic_rows import cdiv as _cdiv_row
 from .block_values import BlockValue, PointerArgument, of_expression
 from .kernel_builder import AccessSite, KernelBuilder, NeedsWideIndices
@@ -26,13 +29,20 @@ from .memory_rows import make_tensor_descriptor
 from .quick_launch import QuickForm, exact, form_of, quick_key
 from .reader import KernelReader, Outside
 from .rows import Builtin, constexpr
+from .thread_layout import ThreadNest, own_registers
+from .threaded_builder import ThreadedBuilder
 from .tools.tensor_descriptor import TensorDescriptor
 
 OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg"}
-"""What a launch says to GPUs. On processors it changes nothing; a kernel gets those that are among its parameters."""
+"""What a launch says to GPUs, which read ``num_warps``. On processors it changes nothing; a kernel gets those that are among its
+parameters."""
 
 MOST_FORMS = 8
 """The number of forms of arguments of one kernel that are launched quickly."""
+
+NUM_WARPS = 4
+"""The warps that run a program on GPUs, where a launch does not say."""
+MOST_THREADS = 1024
 
 _NARROW = 2**30
 """Arrays of fewer elements, and smaller integers, are indexed with 32 bits."""
@@ -108,7 +118,7 @@ class JitFunction:
 
         Raises IndexError after the run when a program accessed an element outside of an array.
         """
-        if not warmup:
+        if not warmup and "target" not in named and _default is None:
             for form in self.quick:
                 try:
                     quick = form.launch(grid, *args, **named)
@@ -117,13 +127,14 @@ class JitFunction:
                 if quick is not None:
                     return quick  # type: ignore[no-any-return]
         source = self.kernel_source
+        machine = _machine(named.pop("target", None) if "target" not in source.signature.parameters else None)
         options = {n: v for n, v in named.items() if n in OPTIONS and n not in source.signature.parameters}
         for n, v in options.items():
             if v is not None and (isinstance(v, bool) or not isinstance(v, int) or v < 1):
                 raise ValueError(f"{n}={v!r}; it is a positive integer")
         bound = source.bound(args, {n: v for n, v in named.items() if n not in options} if options else named)
         sizes = _grid(grid, bound)
-        launch = _Launch(source, bound, sizes)
+        launch = _Launch(source, bound, sizes, machine, options.get("num_warps") or NUM_WARPS)
         kernel = self.compiled.get(launch.key)
         if kernel is None or not kernel.is_current():
             kernel = self.compiled[launch.key] = launch.compiled()
@@ -137,7 +148,7 @@ class JitFunction:
 
     def note(self, launch: _Launch, bound: Mapping[str, Any], kernel: CompiledKernel) -> None:
         """Remember a kernel for quick launches of the same kind."""
-        if launch.wide or len(launch.groups) < len(launch.arrays):
+        if launch.threads or launch.wide or len(launch.groups) < len(launch.arrays):
             return
         kinds = form_of(self.kernel_source, bound, lambda name, x: is_constant(self.kernel_source, name, x))
         if kinds is None:
@@ -283,8 +294,12 @@ def is_constant(source: KernelSource, name: str, x: Any) -> bool:
 class _Launch:
     """The arguments of one launch, and its key."""
 
-    def __init__(self, source: KernelSource, bound: dict[str, Any], grid: tuple[int, int, int]) -> None:
-        self.source, self.grid = source, grid
+    def __init__(
+        self, source: KernelSource, bound: dict[str, Any], grid: tuple[int, int, int], target: Target, warps: int
+    ) -> None:
+        self.source, self.grid, self.target = source, grid, target
+        self.threads = _threads(target, warps)
+        """The threads that run one program, or 0 on processors."""
         self.arrays: dict[str, _Array] = {}
         self.windows: dict[str, TensorDescriptor] = {}
         self.scalars: dict[str, int | float] = {}
@@ -337,6 +352,7 @@ class _Launch:
             wide,
             rank,
             tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
+            (str(target), self.threads),
         )
         try:
             hash(self.key)
@@ -385,19 +401,20 @@ class _Launch:
             else:
                 out.append(_memory(start, (last - start) // size, first.array))
             positions += [(self.arrays[n].start - start) // size for n in names]
+        if self.threads:
+            return [*out, *self.scalars.values(), *positions, *self.grid[: self.rank]]
         programs = self.grid[0] * self.grid[1] * self.grid[2]
         return [*out, *self.scalars.values(), *positions, *self.grid[: self.rank - 1], programs]
 
     def compiled(self) -> CompiledKernel:
         """Compile the kernel for this launch."""
-        target = Target.of("native")
         try:
-            func, sites, uses = self.program(DType("int64" if self.wide else "int32"), target)
+            func, sites, uses = self.program(DType("int64" if self.wide else "int32"))
         except NeedsWideIndices:
-            func, sites, uses = self.program(DType("int64"), target)
-        return CompiledKernel(func, sites, self.source.name, target, uses)
+            func, sites, uses = self.program(DType("int64"))
+        return CompiledKernel(func, sites, self.source.name, self.target, uses)
 
-    def program(self, index: DType, target: Target) -> tuple[PrimFunc, list[AccessSite], tuple[Outside, ...]]:
+    def program(self, index: DType) -> tuple[PrimFunc, list[AccessSite], tuple[Outside, ...]]:
         """Return the program of this launch, its accesses in order, and the globals that it was made of."""
         params: list[Var] = []
         buffers: dict[Var, Buffer] = {}
@@ -427,26 +444,32 @@ class _Launch:
                 known.add(position)
             argument = PointerArgument(name, buffer, start)
             names[name] = BlockValue((), index, _always(start), pointer=argument)
-        sizes = [Var(f"grid_{n}", index) for n in range(self.rank - 1)]
-        programs = Var("programs", index)
-        program = Var("program", index)
-        params += [*sizes, programs]
-        handle, sites = Var("faults", "handle"), Var("accesses", index)
-        buffers[handle] = faults = Buffer("faults", (sites,), DType("int64"))
+        handle, accesses = Var("faults", "handle"), Var("accesses", index)
+        faults = Buffer("faults", (accesses,), DType("int64"))
+        grid: _Grid = _ThreadBlocks(self, index, known) if self.threads else _ProgramLoop(self, index, known)
+        params += grid.params
+        buffers[handle] = faults
         params.append(handle)
-        known.update((*sizes, programs, program))
-        builder = KernelBuilder(index, faults, known, target.vector_lanes(DType("float32")))
-        builder.outer = {*known, *params}
-        one, zero = const(1, index), const(0, index)
-        if self.rank == 1:
-            builder.programs, builder.grid = (program, zero, zero), (programs, one, one)
-        elif self.rank == 2:
-            builder.programs = (program % sizes[0], program // sizes[0], zero)
-            builder.grid = (sizes[0], programs // sizes[0], one)
-        else:
-            area = sizes[0] * sizes[1]
-            builder.programs = (program % sizes[0], program // sizes[0] % sizes[1], program // area)
-            builder.grid = (*sizes, programs // area)  # type: ignore[assignment]
+        written: frozenset[Buffer] = frozenset(b for _, b, _ in where)
+        while True:
+            builder = grid.builder(faults, set(known), written)
+            builder.outer = {*known, *params}
+            body, outside = self.body(builder, dict(names))
+            found = frozenset(b for b in written if b.data in written_data(PrimFunc((), body, {})))
+            if not self.threads or found == written:
+                break
+            written = found
+        count = max(1, len(builder.sites))
+        body = grid.around(body, builder)
+        fixed = faults.with_(shape=(IntImm(count, index),))
+        body = replace_buffers(body, {faults: fixed})
+        buffers[handle] = fixed
+        ordered = {p: buffers[p] for p in params if p in buffers}
+        func = PrimFunc(tuple(params), body, ordered, {"global_symbol": self.source.name})
+        return func, builder.sites, outside
+
+    def body(self, builder: KernelBuilder, names: dict[str, Any]) -> tuple[Stmt, tuple[Outside, ...]]:
+        """Return what one program does, and the globals that it was made of."""
         with builder.scope() as inner:
             for name, window in self.windows.items():
                 rank = len(window.shape)
@@ -457,15 +480,109 @@ class _Launch:
                 )
             reader = KernelReader(builder)
             reader.call(self.source, {n: names[n] for n in self.source.signature.parameters})
-        count = max(1, len(builder.sites))
+        return inner.statement(), tuple(reader.outside)
+
+
+class _Grid(Protocol):
+    """How the programs of a launch run. ``params``: what the function takes for the sizes of the grid."""
+
+    params: list[Var]
+
+    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+        """Return a builder of one program."""
+
+    def around(self, body: Stmt, builder: KernelBuilder) -> Stmt:
+        """Return what runs ``body`` for all programs."""
+
+
+class _ProgramLoop:
+    """Programs as the iterations of one loop, which runs on all cores."""
+
+    def __init__(self, launch: _Launch, index: DType, known: set[Var]) -> None:
+        self.index, self.rank, self.target = index, launch.rank, launch.target
+        self.sizes = [Var(f"grid_{n}", index) for n in range(self.rank - 1)]
+        self.programs, self.program = Var("programs", index), Var("program", index)
+        self.params = [*self.sizes, self.programs]
+        known.update((*self.params, self.program))
+
+    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+        """Return a builder of one program."""
+        builder = KernelBuilder(self.index, faults, known, self.target.vector_lanes(DType("float32")))
+        one, zero = const(1, self.index), const(0, self.index)
+        sizes, programs, program = self.sizes, self.programs, self.program
+        if self.rank == 1:
+            builder.programs, builder.grid = (program, zero, zero), (programs, one, one)
+        elif self.rank == 2:
+            builder.programs = (program % sizes[0], program // sizes[0], zero)
+            builder.grid = (sizes[0], programs // sizes[0], one)
+        else:
+            area = sizes[0] * sizes[1]
+            builder.programs = (program % sizes[0], program // sizes[0] % sizes[1], program // area)
+            builder.grid = (*sizes, programs // area)
+        return builder
+
+    def around(self, body: Stmt, builder: KernelBuilder) -> Stmt:
+        """Return the loop over all programs, which run one after another where they change what others read."""
         order = "serial" if builder.programs_in_order else "parallel"
-        body = For(program, zero, programs, order, inner.statement())
-        fixed = faults.with_(shape=(IntImm(count, index),))
-        body = replace_buffers(body, {faults: fixed})
-        buffers[handle] = fixed
-        ordered = {p: buffers[p] for p in params if p in buffers}
-        func = PrimFunc(tuple(params), body, ordered, {"global_symbol": self.source.name})
-        return func, builder.sites, tuple(reader.outside)
+        return For(self.program, const(0, self.index), self.programs, order, body)
+
+
+class _ThreadBlocks:
+    """Programs as blocks of threads of a GPU, along up to three axes."""
+
+    def __init__(self, launch: _Launch, index: DType, known: set[Var]) -> None:
+        self.index, self.threads = index, launch.threads
+        self.params = [Var(f"grid_{n}", index) for n in range(launch.rank)]
+        self.numbers = [Var(f"program_{n}", index) for n in range(launch.rank)]
+        known.update((*self.params, *self.numbers))
+        self.nests: dict[Var, ThreadNest] = {}
+
+    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+        """Return a builder of one program."""
+        builder = ThreadedBuilder(self.index, faults, known, self.threads, written)
+        rest = 3 - len(self.params)
+        builder.programs = (*self.numbers, *[const(0, self.index)] * rest)
+        builder.grid = (*self.params, *[const(1, self.index)] * rest)
+        self.nests = builder.nests
+        return builder
+
+    def around(self, body: Stmt, builder: KernelBuilder) -> Stmt:
+        """Return the loops on the axes of blocks, with values in registers where each thread needs its own alone."""
+        body = own_registers(body, self.nests)
+        for number, size, tag in zip(
+            self.numbers, self.params, ("blockIdx.x", "blockIdx.y", "blockIdx.z"), strict=False
+        ):
+            body = For(number, const(0, self.index), size, "thread_binding", body, tag)
+        return body
+
+
+_default: Target | None = None
+
+
+def set_target(target: str | Target | None) -> None:
+    """Run launches that name no target on this one from now on; None is this machine's processor."""
+    global _default
+    _default = None if target is None else _machine(target)
+
+
+def _machine(target: str | Target | None) -> Target:
+    """Returns the target of a launch: this machine's processor, or a GPU."""
+    if target is None:
+        return _default or Target.of("native")
+    machine = Target.of(target)
+    row = TARGET_KINDS[machine.kind] if machine.kind in TARGET_KINDS else None
+    if not row.gpu if row is not None else machine.kind not in ("native", "llvm"):
+        raise ValueError(f"kernels in blocks run on processors and GPUs, not on {machine.kind}")
+    return machine
+
+
+def _threads(target: Target, warps: int) -> int:
+    """Returns how many threads of a GPU run one program, 0 for processors."""
+    if target.kind not in TARGET_KINDS:
+        return 0
+    if warps & (warps - 1) or warps * WARP > MOST_THREADS:
+        raise ValueError(f"num_warps={warps}; on GPUs it is a power of two up to {MOST_THREADS // WARP}")
+    return warps * WARP
 
 
 def _always(e: Any) -> Callable[[Any], Any]:
@@ -484,4 +601,13 @@ def _memory(start: int, count: int, like: Any) -> Any:
     return np.asarray(holder())
 
 
-__all__ = ["CompiledKernel", "JitFunction", "cdiv", "constexpr", "jit", "next_power_of_2", "set_allocator"]
+__all__ = [
+    "CompiledKernel",
+    "JitFunction",
+    "cdiv",
+    "constexpr",
+    "jit",
+    "next_power_of_2",
+    "set_allocator",
+    "set_target",
+]

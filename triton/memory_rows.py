@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..tir.expr import Expr, Select, Var, is_const_int, max_, min_
+from ..tir.expr import Expr, Select, is_const_int, max_, min_
 from ..tir.expr.dtype import BOOL, DType
-from ..tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
-from .block_values import BlockValue, broadcast_make, broadcast_shape, element
+from .block_values import BlockValue, broadcast_shape
 from .kernel_builder import KernelBuilder
 from .rows import MEMBERS, Builtin, builtin, int32, member, shape_of
 
@@ -23,7 +22,7 @@ _SCOPES = (None, "gpu", "cta", "sys")
 
 def _changed(
     k: KernelBuilder, name: str, pointer: Any, values: Sequence[Any], mask: Any, sem: Any, scope: Any,
-    change: Callable[..., Expr],
+    change: Callable[..., Expr], operation: str,
 ) -> BlockValue:  # fmt: skip
     """Returns what pointers point to, after changing one element after another."""
     if sem not in _ORDERS:
@@ -47,30 +46,18 @@ def _changed(
         if v.cost > 1 or argument.buffer in v.reads:
             k.keep(v)
     k.settle([argument.buffer])
-    old = k.allocated(shape, dtype, "old")
-    lanes = tuple([Var(f"i{n}", k.index) if size > 1 else k.number(0) for n, size in enumerate(shape)])
-    place = k.place_of(lanes)
-    offset = broadcast_make(pointer, shape)(lanes)
-    there = element(argument.buffer, (offset,))
-    new = change(element(old, place), *[broadcast_make(v, shape)(lanes) for v in given])
-    inside = k.inside(offset, argument, None if allowed is None else broadcast_make(allowed, shape)(lanes))
-    written = seq(BufferStore(old, there, place), BufferStore(argument.buffer, new, (offset,)))
-    zero = k.constant(0, dtype).scalar
-    body: Stmt = IfThenElse(inside, written, BufferStore(old, zero.astype(dtype), place))
-    for var, size in reversed(list(zip(lanes, shape, strict=True))):
-        if isinstance(var, Var):
-            body = For(var, k.number(0), k.number(size), "serial", body)
-    k.emit(body)
-    return k.read_of(old, BlockValue(shape, dtype, pointer.make))
+    return k.change(pointer, given, allowed, change, operation)
 
 
-def _atomic(name: str, meaning: str, change: Callable[[Expr, Expr], Expr], integers: bool = False) -> Builtin:
+def _atomic(
+    name: str, meaning: str, operation: str, change: Callable[[Expr, Expr], Expr], integers: bool = False
+) -> Builtin:  # fmt: skip
     """Returns the row of an operation that changes elements by a value."""
 
     def compute(k: KernelBuilder, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
         if integers and isinstance(pointer, BlockValue) and pointer.pointer and pointer.pointer.element.is_float:
             raise TypeError(f"{name} is for integers, not {pointer.type_text()}")
-        return _changed(k, name, pointer, [val], mask, sem, scope, change)
+        return _changed(k, name, pointer, [val], mask, sem, scope, change, operation)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = (
@@ -79,13 +66,17 @@ def _atomic(name: str, meaning: str, change: Callable[[Expr, Expr], Expr], integ
     return member(compute)
 
 
-atomic_add = _atomic("atomic_add", "add ``val``", lambda old, v: old + v)
-atomic_max = _atomic("atomic_max", "leave the larger one of it and ``val``", max_)
-atomic_min = _atomic("atomic_min", "leave the smaller one of it and ``val``", min_)
-atomic_and = _atomic("atomic_and", "leave its bits that ``val`` has too", lambda old, v: old & v, integers=True)
-atomic_or = _atomic("atomic_or", "set the bits of ``val``", lambda old, v: old | v, integers=True)
-atomic_xor = _atomic("atomic_xor", "turn the bits of ``val``", lambda old, v: old ^ v, integers=True)
-atomic_xchg = _atomic("atomic_xchg", "write ``val``", lambda old, v: v)
+atomic_add = _atomic("atomic_add", "add ``val``", "atomic_fetch_add", lambda old, v: old + v)
+atomic_max = _atomic("atomic_max", "leave the larger one of it and ``val``", "atomic_fetch_max", max_)
+atomic_min = _atomic("atomic_min", "leave the smaller one of it and ``val``", "atomic_fetch_min", min_)
+atomic_and = _atomic(
+    "atomic_and", "leave its bits that ``val`` has too", "atomic_fetch_and", lambda old, v: old & v, integers=True
+)
+atomic_or = _atomic("atomic_or", "set the bits of ``val``", "atomic_fetch_or", lambda old, v: old | v, integers=True)
+atomic_xor = _atomic(
+    "atomic_xor", "turn the bits of ``val``", "atomic_fetch_xor", lambda old, v: old ^ v, integers=True
+)
+atomic_xchg = _atomic("atomic_xchg", "write ``val``", "atomic_exchange", lambda old, v: v)
 
 
 @member
@@ -93,7 +84,7 @@ def atomic_cas(k: KernelBuilder, pointer: Any, cmp: Any, val: Any, sem: Any = No
     """Return what pointers point to, and write ``val`` there where that equals ``cmp``."""
     return _changed(
         k, "atomic_cas", pointer, [cmp, val], None, sem, scope,
-        lambda old, expected, new: Select(old.equal(expected), new, old),
+        lambda old, expected, new: Select(old.equal(expected), new, old), "atomic_compare_exchange",
     )  # fmt: skip
 
 

@@ -98,6 +98,7 @@ class KernelReader:
         builder.roots = self.roots
         builder.place = self.place
         builder.apply = self.apply
+        builder.in_loop = lambda: any(f.carried for f in self.frames)
 
     @property
     def frame(self) -> _Frame:

@@ -154,6 +154,12 @@ def pack(sch: Schedule, block: Any, panels: Panels, *, whole: bool = True, also:
     """Copy the operand of ``block`` into panels and return the copy. With ``whole``, all of it is copied before
     anything else; ``also``: further blocks that read the copy."""
     copy = sch.cache_read(block, panels.operand, "global", consumer_blocks=[block, *also])
+    return lay_in_panels(sch, copy, panels, whole=whole)
+
+
+def lay_in_panels(sch: Schedule, copy: Any, panels: Panels, *, whole: bool = True) -> Any:
+    """Let ``copy``, which copies an operand at the root of the program, write panels, and return it. ``whole`` is that of
+    :func:`pack`."""
     sch.transform_layout(copy, ("write", 0), panels.place, leave_padding=True)
     if not whole:
         return copy

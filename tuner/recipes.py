@@ -10,8 +10,9 @@ steps that several recipes take are in :mod:`.loop_steps`.
 
 from .cost.axis_roles import TILE
 from .loop_steps import Panels, arrange, by_lanes, finish_tile, inline_padding, loops_within, pack, pad_product
-from .rules.dot_products import DotInstruction, UnitTiles, dot_tile, matrix_unit_product, steps_of
+from .rules.dot_products import DotInstruction, dot_tile
 from .rules.fused_stages import TileStage, fused_tiles
+from .rules.matrix_unit import UnitTiles, matrix_unit_product, steps_of
 from .rules.multi_level_tiling import TileNest, outer_sums, tiled_product
 from .rules.sweeps import ElementSweep, RowSweep, reduce_columns, sweep_elements, sweep_rows
 from .rules.winograd import WinogradBlocks, WinogradStages, winograd_tiles

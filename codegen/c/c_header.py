@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ...tir.expr import DType, shape_text
-from ..lowered import KEYWORDS, LoweredFunc, Param
+from ..lowered import FAILURES, KEYWORDS, LoweredFunc, Param
 from .inline_functions import scalar_type
 
 
@@ -45,8 +45,8 @@ def c_names(params: Sequence[Param]) -> list[str]:
 
 
 def c_header(functions: Sequence[LoweredFunc], name: str, notes: Sequence[str] = ()) -> str:
-    """Returns a header for C and C++ that declares the functions and explains each argument; ``notes`` are further
-    lines."""
+    """Returns a header for C and C++ that declares the functions and explains arguments and return values. ``notes``
+    are further lines."""
     guard = "TILEWRIGHT_" + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
     lines = [
         "/* Made by Tilewright. Every function returns 0 for success. Arrays are row-major without gaps and aligned to",
@@ -63,9 +63,30 @@ def c_header(functions: Sequence[LoweredFunc], name: str, notes: Sequence[str] =
         lines.append("/*")
         for p, cname in zip(func.params, c_names(func.params), strict=True):
             lines.append(f"   {cname}: {_meaning(p)}")
-        lines += ["*/", f"{c_prototype(func)};", ""]
+        lines += ["*/", f"{c_prototype(func)};", "", *_error_text(func), ""]
     lines += [*notes, *([""] if notes else []), "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     return "\n".join(lines)
+
+
+def _error_text(func: LoweredFunc) -> list[str]:
+    """Returns a function that explains the return values. It is part of the header, so that a program that does not call
+    it has nothing of it."""
+    codes = [*FAILURES.items(), *[(n, one.message) for n, one in enumerate(func.assertions(), 1)]]
+    return [
+        f"/* What a value that {func.name} returned means. */",
+        f"static inline const char* {func.name}_error_text(int32_t code) {{",
+        "  switch (code) {",
+        '    case 0: return "success";',
+        *[f"    case {code}: return {_c_string(text)};" for code, text in codes],
+        '    default: return "an unknown code";',
+        "  }",
+        "}",
+    ]
+
+
+def _c_string(text: str) -> str:
+    """Returns a text as a literal of C, in UTF-8."""
+    return '"' + "".join([chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in text.encode()]) + '"'
 
 
 def _meaning(p: Param) -> str:

@@ -34,7 +34,16 @@ from ...tir.stmt import AssertStmt, Buffer, For, IfThenElse, Stmt, While
 from ...tir.walk import pre_order
 from ..backend.analyses import asserts
 from ..backend.emitter import EmitError, Emitter, EmitterTables, Unit, elements_of
-from ..lowered import NULL_ARRAY, LoweredFunc, Param
+from ..lowered import (
+    MISALIGNED,
+    MOST_BYTES,
+    NULL_ARRAY,
+    WRONG_SIZE,
+    LoweredFunc,
+    Param,
+    counted_extents,
+    natural_alignment,
+)
 from .inline_functions import CEmitError, Helpers, scalar_type
 
 
@@ -382,16 +391,30 @@ def pragma(em: CScope, text: str) -> None:
 
 
 def check_arrays(em: CScope, params: Sequence[Param], names: Sequence[str]) -> None:
-    """Write a test that ends the function when an array that has elements is NULL."""
-    missing = []
+    """Write tests that end the function for sizes that cannot be. They also look for arrays that have elements but are
+    NULL, or are not aligned to them."""
+    wrong, missing, crooked = [], [], []
+    counted = counted_extents(params)
+    for e, most in counted.alone:
+        text = em.index(e)
+        wrong.append(f"{text} < 0 || (int64_t){text} > {most}")
+    for extents, per in counted.together:
+        factors = [f"(double){em.index(e)}" for e in extents]
+        wrong.append(f"{' * '.join([f'{float(per)!r}', *factors])} > {float(MOST_BYTES)!r}")
     for p, name in zip(params, names, strict=True):
-        elements = None if p.buffer is None else product(p.buffer.shape)
-        if isinstance(elements, IntImm):
-            missing += [f"!{name}"] * (elements.value != 0)
-        elif elements is not None:
-            missing.append(f"(!{name} && {em.index(elements)} != 0)")
-    if missing:
-        em.put(f"if ({' || '.join(missing)}) return {NULL_ARRAY};")
+        if p.buffer is None:
+            continue
+        elements = product(p.buffer.shape)
+        if isinstance(elements, IntImm) and elements.value == 0:
+            continue
+        some = "" if isinstance(elements, IntImm) else f" && {em.index(elements)} != 0"
+        missing.append(f"(!{name}{some})" if some else f"!{name}")
+        step = natural_alignment(p)
+        if step > 1:
+            crooked.append(f"((uintptr_t){name} % {step}{some})")
+    for tests, code in ((wrong, WRONG_SIZE), (missing, NULL_ARRAY), (crooked, MISALIGNED)):
+        if tests:
+            em.put(f"if ({' || '.join(tests)}) return {code};")
 
 
 def assertion(em: CScope, holds: str, s: AssertStmt, number: int) -> None:

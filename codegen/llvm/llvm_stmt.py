@@ -3,6 +3,7 @@ parallel."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,17 @@ from ...tir.expr import IntImm, Var, product
 from ...tir.stmt import AssertStmt, AttrStmt, Buffer, For, IfThenElse, SeqStmt, Stmt, While
 from ..backend.analyses import asserts, captured, needs_scratch
 from ..backend.emitter import elements_of
-from ..lowered import NONTEMPORAL_ATTR, NULL_ARRAY, OUT_OF_MEMORY, Param
+from ..lowered import (
+    MISALIGNED,
+    MOST_BYTES,
+    NONTEMPORAL_ATTR,
+    NULL_ARRAY,
+    OUT_OF_MEMORY,
+    WRONG_SIZE,
+    Param,
+    counted_extents,
+    natural_alignment,
+)
 from .function_builder import FunctionBuilder, Phi, llvm_type, memory_type, sum_text
 from .llvm_scope import LlvmScope
 
@@ -357,18 +368,40 @@ def free(em: LlvmScope, pointer: str) -> None:
 
 
 def check_arrays(em: LlvmScope, params: Sequence[Param]) -> None:
-    """Emit code that ends the function when an array that has elements is NULL."""
+    """Emit code that ends the function for sizes that cannot be. They also look for arrays that have elements but are
+    NULL, or are not aligned to them."""
     fn = em.fn
-    fine: str | None = None
+
+    def every(tests: Sequence[str], code: int) -> None:
+        fine = ""
+        for test in tests:
+            fine = fn.emit(f"and i1 {fine}, {test}") if fine else test
+        if fine:
+            check(em, fine, str(code))
+
+    counted = counted_extents(params)
+    every([fn.emit(f"icmp ult i64 {em.index(e)}, {most + 1}") for e, most in counted.alone], WRONG_SIZE)
+    whole = []
+    for extents, per in counted.together:
+        total = f"0x{struct.pack('>d', float(per)).hex().upper()}"
+        for e in extents:
+            total = fn.emit(f"fmul double {total}, {fn.emit(f'sitofp i64 {em.index(e)} to double')}")
+        whole.append(fn.emit(f"fcmp ole double {total}, {float(MOST_BYTES):e}"))
+    every(whole, WRONG_SIZE)
+    given, aligned = [], []
     for n, p in enumerate(params):
         if p.buffer is None:
             continue
         elements = product(p.buffer.shape)
         if isinstance(elements, IntImm) and elements.value == 0:
             continue
-        given = fn.emit(f"icmp ne ptr %a{n}, null")
-        if not isinstance(elements, IntImm):
-            given = fn.emit(f"or i1 {given}, {fn.emit(f'icmp eq i64 {em.index(elements)}, 0')}")
-        fine = given if fine is None else fn.emit(f"and i1 {fine}, {given}")
-    if fine is not None:
-        check(em, fine, str(NULL_ARRAY))
+        empty = "" if isinstance(elements, IntImm) else fn.emit(f"icmp eq i64 {em.index(elements)}, 0")
+        tests = [(given, fn.emit(f"icmp ne ptr %a{n}, null"))]
+        step = natural_alignment(p)
+        if step > 1:
+            low = fn.emit(f"and i64 {fn.emit(f'ptrtoint ptr %a{n} to i64')}, {step - 1}")
+            tests.append((aligned, fn.emit(f"icmp eq i64 {low}, 0")))
+        for kept, test in tests:
+            kept.append(fn.emit(f"or i1 {test}, {empty}") if empty else test)
+    every(given, NULL_ARRAY)
+    every(aligned, MISALIGNED)

@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...tir.arith import Analyzer
-from ...tir.expr import LT, NE, BufferLoad, Call, Expr, IntImm, Ramp, Var, const, is_const_int, structural_equal
+from ...tir.expr import (
+    LT,
+    NE,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Ramp,
+    Shuffle,
+    Var,
+    const,
+    is_const_int,
+    structural_equal,
+)
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import fresh_copy, pre_order, substitute, transform, uses_var
@@ -44,6 +59,20 @@ def carry_recurrences(func: PrimFunc) -> PrimFunc:
             s[i, 0] = x[i, 0]
             carried[()] = s[i, 0]
             for t in range(1, n): ...
+
+    Where a step is a vector that begins with the last lane of the one before, the register holds that lane, and waits for
+    one combination in each step. Before::
+
+        for t in range(61):
+            s[16 * t + 1:16 * t + 17] = T.Broadcast(s[16 * t], 16) + sums(x, t)
+
+    After::
+
+        carried[()] = s[0]
+        for t in range(61):
+            terms[()] = sums(x, t)
+            s[16 * t + 1:16 * t + 17] = T.Broadcast(carried[()], 16) + terms[()]
+            carried[()] = carried[()] + T.Shuffle([terms[()]], [15])
     """
     return ScopedTransform({For: _carried}).function(func) if func.attrs.get("tir.noalias") else func
 
@@ -51,13 +80,17 @@ def carry_recurrences(func: PrimFunc) -> PrimFunc:
 def _carried(loop: For, scope: ScopedTransform) -> Stmt | None:
     if loop.kind != "serial":
         return None
+    lanes = _last_lane_carried(loop, scope)
+    if lanes is not None:
+        return lanes
     known = isinstance(loop.extent, IntImm) and loop.extent.value > 0
     if known and isinstance(loop.min, IntImm) and loop.min.value > 0:  # there is a step before the first one
         return _with_registers(loop, scope)
     if not is_const_int(loop.min, 0) or not any(_is_first_step(n, loop.loop_var) for n in pre_order(loop.body)):
         return None
     one = const(1, loop.loop_var.dtype)
-    rest = _with_registers(loop.with_(min=one, extent=loop.extent - one, body=_at_step(loop, first=False)), scope)
+    later = loop.with_(min=one, extent=loop.extent - one, body=_at_step(loop, first=False))
+    rest = _last_lane_carried(later, scope) or _with_registers(later, scope)
     if rest is None:
         return None
     start = substitute(_at_step(loop, first=True), {loop.loop_var: loop.min})
@@ -133,6 +166,42 @@ def _with_registers(loop: For, scope: ScopedTransform) -> Stmt | None:
     for register in registers.values():
         made = Allocate(register, made)
     return made
+
+
+def _last_lane_carried(loop: For, scope: ScopedTransform) -> Stmt | None:
+    """Returns a loop with a register for the last lane of each vector, with which the next one begins."""
+    store, analyzer = loop.body, scope.analyzer
+    if not (isinstance(store, BufferStore) and store.predicate is None and isinstance(store.value, BinaryOp)):
+        return None
+    old = store.value.a.value if isinstance(store.value.a, Broadcast) else None
+    along = [d for d, i in enumerate(store.indices) if isinstance(i, Ramp)]
+    if (
+        not isinstance(old, BufferLoad)
+        or old.buffer is not store.buffer
+        or old.predicate is not None
+        or len(along) != 1
+    ):
+        return None
+    if sum(isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data for n in pre_order(store.value)) != 1:
+        return None
+    if not (isinstance(loop.extent, IntImm) and loop.extent.value > 0 or analyzer.can_prove(loop.extent > 0)):
+        return None
+    ends = tuple([i.base + i.stride * (i.lanes - 1) if isinstance(i, Ramp) else i for i in store.indices])
+    before = _of_step_before(ends, loop.loop_var, analyzer)
+    if not all(analyzer.can_prove_equal(a, b) for a, b in zip(old.indices, before, strict=True)):
+        return None
+    combine, lanes = type(store.value), store.value.dtype.lanes
+    carried = Buffer(f"{store.buffer.name}_carried", (), old.dtype, REGISTER_SCOPE)
+    terms = Buffer(f"{store.buffer.name}_terms", (), store.value.dtype, REGISTER_SCOPE)
+    first = tuple([analyzer.simplify(substitute(i, {loop.loop_var: loop.min})) for i in old.indices])
+    held = BufferLoad(carried, ())
+    body = seq(
+        BufferStore(terms, store.value.b, ()),
+        store.with_(value=combine(Broadcast(held, lanes), BufferLoad(terms, ()))),
+        BufferStore(carried, combine(held, Shuffle((BufferLoad(terms, ()),), (lanes - 1,))), ()),
+    )
+    start = BufferStore(carried, BufferLoad(store.buffer, first), ())
+    return Allocate(carried, seq(start, loop.with_(body=Allocate(terms, body))))
 
 
 def _are_at_step(stores: Sequence[BufferStore], var: Var) -> bool:

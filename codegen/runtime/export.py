@@ -24,28 +24,30 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from ... import __version__
 from ...exported.library import DESCRIPTION
 from ...pages.written_files import write_file
 from ...tir.expr import DType, Var
 from ..c.c_header import c_header, c_names, c_prototype
 from ..c.c_source import CSource, c_source
+from ..c.cxx_header import CxxFunction, cxx_header
 from ..late_tables import BACKENDS, backend_of_suffix
 from ..llvm.jit import CompiledCode, optimize_and_compile, undefined_symbols
-from ..lowered import OUT_OF_MEMORY, LoweredFunc, Param
+from ..lowered import MISALIGNED, NOT_LOADED, OUT_OF_MEMORY, LoweredFunc, Param
 from ..machine.blas import BlasLibrary
 from ..machine.target import Target
 from ..machine.target_text import arch_of, default_triple, gnu_name, system_of
+from .archive import ArchiveError, Member, archive
 from .description import described_function, description_ir
 from .line_tables import with_line_tables
-from .runtime_ir import runtime_ir
+from .packages import checked_version, write_packages
+from .runtime_ir import ALONE, IN_CODE, SHARED_STATE, is_mac, runtime_ir
 from .wasm_module import wasm_module
 
 SUFFIXES = (".o", ".so", ".s", ".ll")
@@ -64,14 +66,19 @@ def export_module(
     path: Path,
     debug_info: bool = False,
     packing: Collection[str] = (),
+    version: str | None = None,
 ) -> list[Path]:
-    """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` a header ``.h`` is written beside it, for
-    ``.so`` also a ``.pc`` file for pkg-config. Returns the files written. The directory must exist.
+    """Write ``path`` by its suffix. For ``.o``, ``.so``, ``.s`` and ``.c`` headers for C and C++ are written beside it, for
+    ``.so`` also a ``.pc`` file for pkg-config and a package for CMake, which tell the ``version``. Returns the files written.
+    The directory must exist.
 
     With ``debug_info`` the code has line tables, for ``objdump -dlS``, gdb and perf: they refer to the lowered programs,
     which are written to ``.tir`` beside. The machine code is the same. ``packing``: the functions that pack operands of others.
     """
     suffix, header = path.suffix, path.with_suffix(".h")
+    checked_version(version)
+    if version is not None and suffix != ".so":
+        raise ExportError(f"cannot give {path.name!r} a version: shared libraries, .so, have one")
     if debug_info and suffix not in SUFFIXES:
         raise ExportError(f"cannot export {path.name!r} with line tables: only {', '.join(SUFFIXES)} have them")
     if suffix not in (*SUFFIXES, WASM):
@@ -83,7 +90,8 @@ def export_module(
         if backend.header is None:
             return [path]
         write_file(header, backend.header(functions, header.name))
-        return [path, header]
+        own = suffix == ".c" and not any([f.target.is_freestanding or f.target.is_hls for f in functions])
+        return [path, header, *([write_cxx(functions, header)] if own else [])]
     linked = WASM if code.target.is_wasm else ".so"
     if suffix in (WASM, ".so") and suffix != linked:
         raise ExportError(f"cannot export to {path.name!r}: {code.target.triple} makes {linked}")
@@ -95,7 +103,7 @@ def export_module(
         programs = [path.with_suffix(".tir")]
         code, text = with_line_tables(functions, code, programs[0])
         write_file(programs[0], text)
-    whole = self_contained(code)
+    whole = self_contained(code, shared=suffix == ".so")
     if suffix == ".ll":
         write_file(path, whole.optimized_ll())
         return [path, *programs]
@@ -109,12 +117,10 @@ def export_module(
         link_shared([whole.object, described.object], path, code.target)
     blas = called_blas([whole.object], code.target)
     write_file(header, c_header(functions, header.name, blas_notes(blas, linked=suffix == ".so")))
-    written = [path, header, *programs]
+    written = [path, header, write_cxx(functions, header), *programs]
     if suffix != ".so":
         return written
-    package = path.with_suffix(".pc")
-    write_file(package, pkg_config(path, [f.name for f in functions], blas))
-    return [*written, package]
+    return [*written, *write_packages(path, [f.name for f in functions], version, blas)]
 
 
 def blas_notes(blas: BlasLibrary | None, linked: bool) -> list[str]:
@@ -125,33 +131,19 @@ def blas_notes(blas: BlasLibrary | None, linked: bool) -> list[str]:
     return [f"/* Calls {', '.join(blas.symbols.values())} of {blas.identity}. {how}. */"]
 
 
-def pkg_config(library: Path, functions: Sequence[str], blas: BlasLibrary | None = None) -> str:
-    """Returns the pkg-config description of a shared library. The directory is that of the ``.pc`` file, so the files
-    may be moved together; ``pkg-config --cflags --libs NAME`` finds them with ``PKG_CONFIG_PATH`` set to it. The version is
-    Tilewright's, because the library itself has none. ``blas``: the library that it calls, which the linker finds by itself."""
-    name = library.stem
-    plain = re.fullmatch(r"lib([\w.+-]+)", name)
-    linked = f"-l{plain[1]}" if plain else "-l:" + re.sub(r"([^\w.+-])", r"\\\1", library.name)
-    return "\n".join([
-        "prefix=${pcfiledir}",
-        "libdir=${prefix}",
-        "includedir=${prefix}",
-        "",
-        f"Name: {name}",
-        f"Description: Kernels made by Tilewright: {', '.join(functions)}",
-        f"Version: {__version__}",
-        "Cflags: -I${includedir}",
-        f"Libs: -L${{libdir}} {linked}",
-        f"Libs.private: -lm -lpthread{'' if blas is None else f' {blas.path}'}",
-        "",
-    ])  # fmt: skip
+def write_cxx(functions: Iterable[CxxFunction | LoweredFunc], header: Path) -> Path:
+    """Write the header for C++ beside the one for C; return it."""
+    path = header.with_suffix(".hpp")
+    told = [CxxFunction(one) if isinstance(one, LoweredFunc) else one for one in functions]
+    write_file(path, cxx_header(told, header.name))
+    return path
 
 
-def self_contained(code: CompiledCode) -> CompiledCode:
+def self_contained(code: CompiledCode, shared: bool = False) -> CompiledCode:
     """Returns the same code with the runtime linked in (unused functions are removed). WebAssembly has none: an object
-    leaves ``tw_alloc`` and ``tw_free`` to its program."""
+    leaves ``tw_alloc`` and ``tw_free`` to its program. ``shared``: for a shared library."""
     o = code.options
-    runtime = () if code.target.is_wasm else (runtime_ir(code.target, exported=True),)
+    runtime = () if code.target.is_wasm else (runtime_ir(code.target, IN_CODE, shared),)
     return optimize_and_compile(
         code.ir,
         code.target,
@@ -235,10 +227,6 @@ def _linker(target: Target) -> list[str]:
     )
 
 
-NOT_LOADED = -3
-"""The return value when the constants are in a file that was not loaded."""
-
-
 @dataclass(frozen=True)
 class Entry:
     """The exported function ``name`` with ``params`` (inputs, outputs, sizes).
@@ -277,8 +265,8 @@ def entry_ir(entry: Entry, target: Target) -> str:
         triple=target.triple, name=entry.name, own=entry.own, inner=entry.inner, data=entry.data, types=types,
         params=", ".join([*params, "ptr %workspace"]), own_params=", ".join(params),
         own_passed=", ".join([*params, "ptr null"]), passed=", ".join(passed), bytes=max(entry.workspace, 1),
-        constants=entry.constants, find=_FIND_MAPPED if entry.in_file else _FIND_LINKED.replace("$data", entry.data),
-        out_of_memory=OUT_OF_MEMORY, not_loaded=NOT_LOADED, private=2,
+        constants=entry.constants, find=_FIND_MAPPED.replace("$not_loaded", str(NOT_LOADED)) if entry.in_file else _FIND_LINKED.replace("$data", entry.data),
+        out_of_memory=OUT_OF_MEMORY, misaligned=MISALIGNED, private=2,
     )  # fmt: skip
 
 
@@ -288,7 +276,7 @@ _FIND_MAPPED = """\
   %absent = icmp eq ptr %constants, null
   br i1 %absent, label %not_loaded, label %ready
 not_loaded:
-  ret i32 -3"""
+  ret i32 $not_loaded"""
 
 _ENTRY = """
 declare i32 @$inner($types)
@@ -300,7 +288,14 @@ entry:
 $find
 ready:
   %given = icmp ne ptr %workspace, null
-  br i1 %given, label %run, label %ask
+  br i1 %given, label %look, label %ask
+look:
+  %address = ptrtoint ptr %workspace to i64
+  %low = and i64 %address, 63
+  %crooked = icmp ne i64 %low, 0
+  br i1 %crooked, label %refuse_it, label %run
+refuse_it:
+  ret i32 $misaligned
 ask:
   %block = call ptr @tw_alloc(i64 $bytes)
   %none = icmp eq ptr %block, null
@@ -308,7 +303,7 @@ ask:
 refused:
   ret i32 $out_of_memory
 run:
-  %memory = phi ptr [ %workspace, %ready ], [ %block, %ask ]
+  %memory = phi ptr [ %workspace, %look ], [ %block, %ask ]
   %code = call i32 @$inner($passed)
   br i1 %given, label %done, label %release
 release:
@@ -400,40 +395,71 @@ class LinkedLibrary:
         return self.lowered.target
 
 
-def export_library(library: LinkedLibrary, path: Path) -> list[Path]:
-    """Write ``path`` (a shared library), a C header, a ``.pc`` file, and the constants where the entry says so.
+def export_library(library: LinkedLibrary, path: Path, version: str | None = None) -> list[Path]:
+    """Write ``path``, a shared or static library, and what belongs to it. That is headers for C and C++, a ``.pc`` file, a
+    package for CMake, and the constants where the entry says so. ``version``: what the packages tell, else Tilewright's.
 
     Returns the files written. :class:`ExportError` for another suffix, and when there is no linker.
     """
-    if path.suffix != ".so":
-        raise ExportError(f"cannot export a model to {path.name!r}: it becomes a shared library, .so")
+    if path.suffix not in (".so", ".a"):
+        raise ExportError(
+            f"cannot export a model to {path.name!r}: it becomes a shared library, .so, or a static one, .a"
+        )
+    checked_version(version)
     entry, target = library.entry, library.target
+    static = path.suffix == ".a"
+    if not static:
+        _linker(target)  # where there is none, nothing is compiled
+    elif is_mac(target):
+        raise ExportError(
+            f"cannot export a model for {target.triple} to {path.name!r}: a static library is made of ELF objects"
+        )
     told = described_function(
         library.lowered, entry.params, entry.name, workspace=entry.workspace, weights=WEIGHTS if entry.in_file else ""
     )
-    compiled = [entry_ir(entry, target), runtime_ir(target, alone=True), description_ir([told], target)]
+    compiled = {"entry": entry_ir(entry, target), "runtime": runtime_ir(target, ALONE, shared=not static)}
+    if not static:
+        compiled["description"] = description_ir([told], target)
     weights = path.with_suffix(WEIGHTS)
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-        objects = [*library.objects, *[optimize_and_compile(text, target, 2).object for text in compiled]]
+        objects = [*library.objects, *[optimize_and_compile(text, target, 2).object for text in compiled.values()]]
         if entry.in_file:
             library.data.tofile(weights)
         else:
             raw = Path(folder) / "constants"
             library.data.tofile(raw)
             objects.append(optimize_and_compile(data_ir(entry.data, str(raw), target), target, cache=False).object)
-        shown = [entry.name, *([f"{entry.name}_load"] if entry.in_file else []), DESCRIPTION]
-        link_shared(objects, path, target, shown)
-    header, package = path.with_suffix(".h"), path.with_suffix(".pc")
+        if static:
+            try:
+                write_file(path, archive([Member(f"{entry.name}_{n}.o", one) for n, one in enumerate(objects)]))
+            except ArchiveError as error:
+                raise ExportError(f"cannot export a model for {target.triple} to {path.name!r}: {error}") from None
+        else:
+            shown = [entry.name, *([f"{entry.name}_load"] if entry.in_file else []), DESCRIPTION, f"{SHARED_STATE}*"]
+            link_shared(objects, path, target, shown)
+    header = path.with_suffix(".h")
     blas = called_blas(objects, target)
-    header.write_text(_header(library, header.name, blas_notes(blas, linked=True)))
-    package.write_text(pkg_config(path, [entry.name], blas))
-    return [path, *([weights] if entry.in_file else []), header, package]
+    write_file(header, _header(library, header.name, blas_notes(blas, linked=not static)))
+    shown_func = _with_workspace(library.lowered, entry.name, entry.params)
+    cxx = write_cxx([CxxFunction(shown_func, entry.workspace, entry.in_file)], header)
+    return [
+        path,
+        *([weights] if entry.in_file else []),
+        header,
+        cxx,
+        *write_packages(path, [entry.name], version, blas),
+    ]
+
+
+def _with_workspace(run: LoweredFunc, name: str, params: Sequence[Param]) -> LoweredFunc:
+    """Returns the exported function as headers show it: these parameters, and the workspace."""
+    workspace = Param("scalar", Var("workspace", "handle"), DType("handle"))
+    return replace(run, name=name, params=(*params, workspace))
 
 
 def _header(library: LinkedLibrary, name: str, more: Sequence[str]) -> str:
     entry = library.entry
-    workspace = Param("scalar", Var("workspace", "handle"), DType("handle"))
-    shown = replace(library.lowered, name=entry.name, params=(*entry.params, workspace))
+    shown = _with_workspace(library.lowered, entry.name, entry.params)
     notes = [
         f"/* The workspace: {entry.name.upper()}_WORKSPACE_BYTES bytes, aligned to 64, for one call at a time; NULL: the",
         "   function takes memory itself. Several threads may call the function at the same time. */",
@@ -483,11 +509,16 @@ class ModelSource:
         """Returns the bytes of static memory, or of the workspace where none is static."""
         return self.body.static_bytes if self.is_static else self.workspace
 
+    def shown(self, name: str) -> LoweredFunc:
+        """Returns the C function ``name`` as the header declares it."""
+        if self.is_static:
+            return replace(self.run, name=name, params=tuple(self.params))
+        return _with_workspace(self.run, name, self.params)
+
     def texts(self, name: str) -> tuple[str, str]:
         """Returns the source and the header; ``name``: the C function."""
         made = self.body
-        memory = Param("scalar", Var("workspace", "handle"), DType("handle"))
-        shown = replace(self.run, name=name, params=tuple(self.params) if self.is_static else (*self.params, memory))
+        shown = self.shown(name)
         text = made.text + _constants(name, self.constants) + self._entry(shown, name)
         return text, c_header([shown], f"{name}.h", self._notes(name, made.static_bytes))
 
@@ -505,7 +536,8 @@ class ModelSource:
             place = f"static union {{ uint8_t bytes[{size}]; int64_t aligned; }} tw_{name}_workspace;\n"
             return f"{place}\n{head}  return {call(f'tw_{name}_workspace.bytes')};\n}}\n"
         return (
-            f"\n{head}  uint8_t *memory = workspace ? workspace : malloc({size});\n  if (!memory) return -1;\n"
+            f"\n{head}  if ((uintptr_t)workspace % 16) return {MISALIGNED};\n"
+            f"  uint8_t *memory = workspace ? workspace : malloc({size});\n  if (!memory) return {OUT_OF_MEMORY};\n"
             f"  int32_t code = {call('memory')};\n  if (!workspace) free(memory);\n  return code;\n}}\n"
         )
 
@@ -534,8 +566,11 @@ def _constants(name: str, data: bytes) -> str:
 
 
 def write_model_source(source: ModelSource, path: Path, name: str) -> list[Path]:
-    """Write the C file and its header; return both paths."""
-    text, header = source.texts(name)
-    path.write_text(text)
-    path.with_suffix(".h").write_text(header)
-    return [path, path.with_suffix(".h")]
+    """Write the C file and its headers, for C++ as well but on microcontrollers; return the paths."""
+    text, header_text = source.texts(name)
+    header = path.with_suffix(".h")
+    write_file(path, text)
+    write_file(header, header_text)
+    if source.is_static:
+        return [path, header]
+    return [path, header, write_cxx([CxxFunction(source.shown(name), source.workspace)], header)]

@@ -474,16 +474,17 @@ class Module:
         ``c``, or the name of another back end of the table. ValueError for another word."""
         return source_of(self, fmt)
 
-    def export(self, path: str | Path, *, debug_info: bool = False) -> list[Path]:
-        """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``; beside code a C header.
-        Back ends of the table have suffixes of their own.
+    def export(self, path: str | Path, *, debug_info: bool = False, version: str | None = None) -> list[Path]:
+        """Write the module to a file, by its suffix: ``.o``, ``.so``, ``.ll``, ``.s``, ``.c``. Headers for C
+        and C++ lie beside code. Back ends of the table have suffixes of their own. ``version`` is that of a shared library, which its
+        packages for pkg-config and CMake tell; without one they tell Tilewright's.
 
         With ``debug_info`` the code has line tables, and the lowered program to which they refer is written beside it as
         ``.tir``: ``objdump -dlS``, gdb and perf then show the program's lines. The machine code is the same.
         Returns the files written. See :mod:`tilewright.codegen.runtime.export`."""
         steps = {step for packs in self._packing.values() for step in packs.values() if step}
         packing = [self._lowered[step].name for step in steps]
-        return export_module(list(self._lowered.values()), self.code, Path(path), debug_info, packing)
+        return export_module(list(self._lowered.values()), self.code, Path(path), debug_info, packing, version)
 
     export_library = save = export  # TVM's names
 

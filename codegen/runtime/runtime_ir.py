@@ -1,7 +1,8 @@
 """The runtime as LLVM IR text: thread pool, scratch memory, timing. It needs only libc and pthreads.
 
-One text serves every target: loaded once per process by the JIT, or linked into exported objects (then every symbol is
-``linkonce_odr hidden``: several objects in one program share one pool, several libraries do not meet).
+One text serves every target: loaded once per process by the JIT, or linked into exported objects. There every symbol is
+weak and hidden: several objects in one program share one pool. Several shared libraries share the variables, and with
+them the pool, on Linux (:func:`_with_unique_state`); elsewhere each has its own.
 
 ============================================  ===================================================================
 ``void tw_parallel_for(fn, ctx, n, threads)``  ``fn(ctx, begin, end)`` over [0, n), one static chunk per thread
@@ -34,6 +35,8 @@ block all signals. After a fork the child, seeing another process id, starts wit
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import Template
@@ -863,11 +866,54 @@ SYMBOLS = tuple(sorted([symbol for part in PARTS for symbol in part.symbols]))
 """The functions of the runtime that generated code and the call path use."""
 
 
-def runtime_ir(target: Target, exported: bool = False, alone: bool = False) -> str:
-    """Return the runtime for ``target`` (POSIX systems). ``exported``: it is to be linked into an exported object
-    file; ``alone``: it is an object file of its own in an exported library."""
-    linkage = "hidden" if alone else "linkonce_odr hidden" if exported else ""
+SHARED_STATE = "tilewright_runtime_"
+"""How the names of the variables begin that the libraries of a process share; a hash of the runtime's text follows."""
+
+
+IN_CODE, ALONE = "linkonce_odr hidden", "weak_odr hidden"
+"""The linkage of the runtime in exported code: linked into code, where what is unused goes, or an object file of its own."""
+
+
+def runtime_ir(target: Target, linkage: str = "", shared: bool = False) -> str:
+    """Return the runtime for ``target`` (POSIX systems). ``linkage``: "" in this process, :data:`IN_CODE` or :data:`ALONE` in
+    exported files. ``shared``: for a shared library; all such libraries in a process have the same variables (Linux)."""
     words = {"link": linkage, "data": linkage or "internal"}
     for part in PARTS:
         words.update(part.words(target))
-    return Template("".join([part.text for part in PARTS])).substitute(words)
+    text = Template("".join([part.text for part in PARTS])).substitute(words)
+    return _with_unique_state(text) if shared and is_linux(target) else text
+
+
+_VARIABLE = re.compile(r"^@(tw_\w+) = \w+ hidden global (.+) (?:zeroinitializer|0|null), align (\d+)$", re.MULTILINE)
+
+
+def _with_unique_state(text: str) -> str:
+    """Returns the runtime with variables of which a process has one, whatever libraries it loads and however.
+
+    ELF calls such symbols unique (``STB_GNU_UNIQUE``); LLVM's IR has no word for them, assembly has. Their names tell which
+    runtime they are of, since another one may mean something else by them.
+    """
+    prefix = f"{SHARED_STATE}{hashlib.sha256(''.join([part.text for part in PARTS]).encode()).hexdigest()[:16]}_"
+    lines = []
+    for name, kind, align in _VARIABLE.findall(text):
+        own, size = prefix + name.removeprefix("tw_"), _bytes_of(kind)
+        lines += [
+            f".section .bss.{own}, \\22aw\\22, \\22nobits\\22", f".balign {align}", f".type {own}, \\22gnu_unique_object\\22",
+            f".size {own}, {size}", f"{own}:", f".zero {size}",
+        ]  # fmt: skip
+        text = re.sub(rf"@{name}\b", f"@{own}", text)
+    text = re.sub(rf"^@({prefix}\w+) = \w+ hidden global (.+) (?:zeroinitializer|0|null),", r"@\1 = external global \2,", text, flags=re.MULTILINE)  # fmt: skip
+    return "\n".join([f'module asm "{line}"' for line in [*lines, ".text"]]) + "\n" + text
+
+
+_WORD = re.compile(r"\[(\d+) x (.+)\]|\{ (.+) \}|i(\d+)|ptr")
+
+
+def _bytes_of(kind: str) -> int:
+    """Returns the size of a type of the runtime's variables where addresses have 64 bits."""
+    found = _WORD.fullmatch(kind)
+    assert found is not None, kind
+    count, element, fields, bits = found.groups()
+    if count:
+        return int(count) * _bytes_of(element)
+    return sum(map(_bytes_of, fields.split(", "))) if fields else int(bits or 64) // 8

@@ -338,13 +338,22 @@ class Model:
         return profile_of(self.name, rows, self.target)
 
     def export(
-        self, path: str | Path, name: str | None = None, *, constants: str = "inside", debug_info: bool = False
+        self,
+        path: str | Path,
+        name: str | None = None,
+        *,
+        constants: str = "inside",
+        debug_info: bool = False,
+        version: str | None = None,
     ) -> list[Path]:
-        """Write the model as a shared library with a C header and a description for pkg-config; return the files.
+        """Write the model as a library with headers for C and C++; return the files. Packages for pkg-config and CMake
+        are among them.
 
         ``name``: the C function, ``int32_t NAME(inputs…, outputs…, sizes…, void* workspace)``. ``constants``: ``inside``
         (a section of the library), or ``beside`` (a file ``.weights``, which ``NAME_load(path)`` maps). With the suffix
-        ``.c`` it is one C file and its header; for a microcontroller, whose memory is static, without the workspace.
+        ``.a`` it is a static library; with ``.c`` one C file and its headers, for a microcontroller, whose memory is static, without the workspace.
+        ``version``: the model's, which the packages tell. Several models go into one program: only the function's name is
+        seen outside a shared library and a C file, and static libraries share kernels that are the same.
         ``debug_info``: the library has line tables, which refer to the lowered kernels; they are written beside it as
         ``.tir``.
         """
@@ -356,15 +365,18 @@ class Model:
                 raise ValueError("constants='beside' is for shared libraries; a C file has its constants inside")
             if debug_info:
                 raise ExportError(f"cannot export {path.name!r} with line tables: a model has them as a library, .so")
+            if version is not None:
+                raise ExportError(f"cannot give {path.name!r} a version: libraries, .so and .a, have one")
             return write_model_source(self._source(), path, symbol)
         if self.target.is_c_only:
             raise ExportError(f"cannot export a model for {self.target} to {path.name!r}: it becomes a C file, .c")
-        entry = replace(self._entry, name=symbol, in_file=constants == "beside")
-        objects, program = [*self._objects(), self._machine_code(self._lowered)], path.with_suffix(".tir")
+        run = replace(self._lowered, name=f"tw_{symbol}_calls")
+        entry = replace(self._entry, name=symbol, inner=run.name, in_file=constants == "beside")
+        objects, program = [*self._objects(), self._machine_code(run)], path.with_suffix(".tir")
         if debug_info:
-            modules, text = modules_with_lines([self._lowered, *self._lowered_kernels()], program)
+            modules, text = modules_with_lines([run, *self._lowered_kernels()], program)
             objects = [optimize_and_compile(module, self.target, cache=False).object for module in modules]
-        files = export_library(LinkedLibrary(objects, self._lowered, entry, self._parts.constants), path)
+        files = export_library(LinkedLibrary(objects, run, entry, self._parts.constants), path, version)
         if debug_info:
             write_file(program, text)
         return [*files, program] if debug_info else files

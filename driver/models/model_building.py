@@ -38,7 +38,7 @@ import numpy as np
 
 from ...codegen import Target
 from ...codegen.llvm.jit import load
-from ...codegen.lowered import FAILURES, size_vars
+from ...codegen.lowered import FAILURES, NULL_ARRAY, size_vars
 from ...codegen.runtime.arguments import aligned_bytes
 from ...codegen.runtime.loader import runtime_symbols
 from ...graph.computed_sizes import bounds_with_computed, limits, room, with_sizes_as_outputs
@@ -374,7 +374,7 @@ def _call(kernel: Kernel, versions: Sequence[Version]) -> KernelCall:
     beyond = _call(kernel, others) if others else None
     failures = dict(enumerate(first.built.assertions, 1))
     if failures:
-        failures.update(FAILURES)
+        failures.update({code: text for code, text in FAILURES.items() if code >= NULL_ARRAY})
     return KernelCall(kernel, first.built.symbol, _arguments(kernel, first.built), first.up_to, beyond, failures)
 
 

@@ -75,8 +75,8 @@ def on_tiles(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
     k, n = (-(-int(extent) // unit) for extent, unit in zip(func.buffers[1].shape, (steps, 2 * TILE), strict=True))
     sch = tw.Schedule(func)
     tiles = UnitTiles(
-        right=Panels(1, column=1, width=TILE, inner=[0], steps=steps // TILE), left=0, dtype=dtype, copied="tiles",
-        across=columns_at_once(n * 2 * TILE, k * steps * (64 // steps), target) // TILE, shared=target.num_cores > 1,
+        across=columns_at_once(n * 2 * TILE, k * steps * (64 // steps), target) // TILE, dtype=dtype, copied=steps,
+        shared=target.num_cores > 1,
     )  # fmt: skip
     matrix_unit_product(sch, "C", tiles)
     return sch

@@ -54,11 +54,13 @@ from ...tir.stmt import (
     PrimFunc,
     SeqStmt,
     Stmt,
+    While,
     children_of,
     seq,
+    statements_in,
 )
 from ...tir.walk import loads_and_stores, pre_order, statements
-from .launch_form import THREAD_TAGS, GpuError, inside_threads, is_private, tag_of, with_body
+from .launch_form import ATOMIC_CALLS, THREAD_TAGS, GpuError, inside_threads, is_private, is_shared, tag_of, with_body
 
 BULK_SCOPE, BULK_WAIT = "bulk_scope", "tir.ptx_wait_barrier"
 """The attribute around a row that is copied in bulk, and the call that waits for it (:mod:`.bulk_copies`)."""
@@ -332,6 +334,7 @@ class _Placement:
         read = {a.buffer.data for a in found if isinstance(a, BufferLoad) and a not in self.firsts}
         read |= {first.buffer.data for op, first in tiles if first is not None and not op.endswith("_store")}
         self.watched = stored & read
+        self.uniform: frozenset[Var] = _uniform(self, body)
         bulk = [n for n in statements(body) if isinstance(n, AttrStmt) and n.attr_key == BULK_SCOPE]
         self.beside = {a.indices for n in bulk for a in loads_and_stores(n)}
         """The places of accesses of copies in bulk, which all threads await."""
@@ -409,10 +412,13 @@ class _Placement:
             return s
         if isinstance(s, (SeqStmt, Allocate, AttrStmt)):
             return self._within(s, loops)
+        if isinstance(s, While):
+            return self._while(s, loops)
         if isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == BULK_WAIT:
             self.pending = [a for a in self.pending if a.indices not in self.beside]
             return s
-        buffer = self.conflict(self.pending, self._first_accesses(s, loops))
+        first = self._own(s, loops) if isinstance(s, LetStmt) else self._first_accesses(s, loops)
+        buffer = self.conflict(self.pending, first)
         if buffer is None:
             return self._within(s, loops)
         self._need(buffer)
@@ -465,6 +471,31 @@ class _Placement:
         self.divergent = outer
         return s if body is s.body else s.with_(body=body)
 
+    def _while(self, s: While, loops: tuple[For, ...]) -> Stmt:
+        """Return a loop whose iterations have no number. Its accesses are those of a loop that runs we do not know how often."""
+        repeated = For(Var("iteration", "int32"), const(0), Var("iterations", "int32"), "serial", s.body)
+        inner, outer = (*loops, repeated), self.divergent
+        if self._varies(s.condition):
+            self.divergent = self.divergent or f"the condition {s.condition}"
+        head = [*self._own(s, inner), *self.accesses(s.body, inner)]
+        before = self.conflict(self.pending, head)
+        front = before is not None
+        if before is not None:
+            self._need(before)
+            self.pending = []
+        kept = self.pending
+        self.pending = self._own(s, inner)
+        body = self.visit(s.body, inner)
+        buffer = self.conflict(self.pending, [*self._own(s, inner), *self._until_barrier(body, inner)], repeated)
+        if buffer is not None:
+            self._need(buffer)
+            body = seq(body, barrier())
+            self.pending = []
+        self.pending = [*kept, *self.pending, *self._own(s, inner)]
+        self.divergent = outer
+        made = s if body is s.body else s.with_(body=body)
+        return seq(barrier(), made) if front else made
+
     def _until_barrier(self, s: Stmt, loops: tuple[For, ...]) -> list[ThreadAccess]:
         """Return the accesses of ``s`` that may happen before its first barrier."""
         out: list[ThreadAccess] = []
@@ -498,7 +529,56 @@ class _Placement:
 
     def _varies(self, e: Expr) -> bool:
         """Return whether a value may differ between the threads of a block."""
-        if not vars_in(e).isdisjoint(self.varying):
+        return _differs(e, self.varying, self.watched, self.uniform)
+
+
+def _differs(e: Expr, varying: Set[Var], watched: Set[Var], uniform: Set[Var]) -> bool:
+    """Returns whether a value may differ between the threads of a block.
+
+    Threads that read one element of shared memory read one value: none of them writes it before the next barrier. Elements of
+    global memory that the kernel writes may be written by other blocks.
+    """
+    if not vars_in(e).isdisjoint(varying):
+        return True
+    for n in pre_order(e):
+        if isinstance(n, Call) and (n.op in ATOMIC_CALLS or n.op == "tir.call_llvm_pure_intrin"):
             return True
-        return any(isinstance(n, BufferLoad) and n.buffer.data in self.watched or
-                   isinstance(n, BufferLoad) and is_private(n.buffer.scope) for n in pre_order(e))  # fmt: skip
+        if isinstance(n, BufferLoad):
+            if is_private(n.buffer.scope):
+                if n.buffer.data not in uniform:
+                    return True
+            elif n.buffer.data in watched and not is_shared(n.buffer.scope):
+                return True
+    return False
+
+
+def _uniform(placement: _Placement, body: Stmt) -> frozenset[Var]:
+    """Returns the memory of single threads that holds the same in all of a block."""
+    buffers = {s.buffer.data for s in statements(body) if isinstance(s, Allocate) and is_private(s.buffer.scope)}
+    tiles = {first.buffer.data for first in placement.firsts}
+    uniform = {b for b in buffers if b not in tiles}
+    while True:
+        lost: set[Var] = set()
+
+        def visit(s: Stmt, varying: Set[Var], alone: bool, known: frozenset[Var], lost: set[Var] = lost) -> None:
+            """Look at a statement; ``alone``: not all threads run it together."""
+
+            def differs(e: Expr) -> bool:
+                return _differs(e, varying, placement.watched, known)
+
+            if isinstance(s, BufferStore) and s.buffer.data in known:
+                if alone or differs(s.value) or any(map(differs, s.indices)):
+                    lost.add(s.buffer.data)
+            elif isinstance(s, LetStmt) and differs(s.value):
+                varying = varying | {s.var}
+            elif isinstance(s, For) and (differs(s.min) or differs(s.extent)):
+                varying, alone = varying | {s.loop_var}, True
+            elif isinstance(s, (IfThenElse, While)) and differs(s.condition):
+                alone = True
+            for child in statements_in(s):
+                visit(child, varying, alone, known)
+
+        visit(body, frozenset(placement.varying), False, frozenset(uniform))
+        if not lost:
+            return frozenset(uniform)
+        uniform -= lost

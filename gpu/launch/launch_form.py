@@ -33,6 +33,7 @@ from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
 from ...tir.expr import Call, DType, Expr, IntImm, Var, const
+from ...tir.expr.intrinsics.control_and_memory import CHANGES
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, ROW_TILE, is_warp_tile, tile_columns
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
 from ...tir.walk import statements, substitute
@@ -40,6 +41,10 @@ from ...tir.walk import statements, substitute
 BLOCK_TAGS = ("blockIdx.z", "blockIdx.y", "blockIdx.x")
 THREAD_TAGS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
 """Outermost first: threads with neighbouring numbers differ in ``threadIdx.x``."""
+
+
+ATOMIC_CALLS = frozenset(["tir.atomic_add", *[row.op for row in CHANGES]])
+"""What changes an element for all threads at once."""
 
 
 class GpuError(ValueError):
@@ -200,7 +205,7 @@ class _LaunchedKernel:
         if isinstance(s, Allocate) and not is_private(s.buffer.scope):
             self.outside.append(s)
             return self.visit(s.body, bound)
-        adds = isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op == "tir.atomic_add"
+        adds = isinstance(s, Evaluate) and isinstance(s.value, Call) and s.value.op in ATOMIC_CALLS
         if adds or (isinstance(s, BufferStore) and not is_private(s.buffer.scope)):
             for missing, var in self.axes.items():
                 extent = self.extents[missing]

@@ -12,6 +12,7 @@ buffers of the scope local     private arrays
 barriers                       ``barrier``, with a fence of global memory where the kernel reads what it writes there
 asynchronous copies            plain stores, for which nothing waits
 atomic additions               ``atomic_add``, or a loop around a compare-and-exchange for other types than 32-bit integers
+other atomic changes           a loop around a compare-and-exchange
 mathematical functions         the expansions of all back ends (:mod:`...codegen.math`); ``sqrt``, ``floor`` and others that OpenCL
                                rounds exactly
 float16, bfloat16              their bits; values are float32, as on processors
@@ -53,6 +54,7 @@ from ...codegen.lowered import REGISTER_SCOPE, LoweredFunc, Param
 from ...codegen.machine.target import Target
 from ...tir.expr import BinaryOp, BufferLoad, Call, DType, Expr, Range, index_like, max_value, min_value
 from ...tir.expr.deep_recursion import with_room
+from ...tir.expr.intrinsics.control_and_memory import CHANGES
 from ...tir.stmt import Allocate, AssertStmt, Buffer, BufferStore, For, PrimFunc, Stmt
 from ...tir.walk import loads_and_stores, nodes_by_type, statements
 from ..launch.barriers import BARRIER, is_barrier
@@ -274,6 +276,39 @@ def _atomic_add_pair(em: OpenClEmitter, e: Call) -> str:
     return f"{adder}({pointer}, {em.value(first)}), {adder}({pointer} + 1, {em.value(second)})"
 
 
+_CHANGED = {
+    "atomic_fetch_add": "old + x", "atomic_fetch_max": "x != x || x > old ? x : old",
+    "atomic_fetch_min": "x != x || x < old ? x : old", "atomic_fetch_and": "old & x", "atomic_fetch_or": "old | x",
+    "atomic_fetch_xor": "old ^ x", "atomic_exchange": "x", "atomic_compare_exchange": "old == expected ? x : old",
+}  # fmt: skip
+"""What becomes of an element, by the operation."""
+
+
+def _change(em: OpenClEmitter, e: Call) -> str:
+    """Changes an element in a loop around a compare-and-exchange, and returns what it was."""
+    (place,), name = e.args[0].args, e.op.removeprefix("tir.")  # type: ignore[attr-defined]
+    assert isinstance(place, BufferLoad)
+    pointer, _ = em.place(place.buffer, place.indices, 1)
+    dtype, space = place.dtype, em.space(place.buffer)
+    kind = scalar_type(dtype)
+    word, exchange = _EXCHANGED[dtype.bytes]
+    params = f"volatile {space}{kind} *p, {f'{kind} expected, ' if len(e.args) > 2 else ''}{kind} x"
+    new = _CHANGED[name]
+    if dtype.is_float:
+        old, back = f"as_{kind.removesuffix('64_t')}(seen)", f"as_{word}(made)"
+    else:
+        old, back = f"({kind})seen", f"({word})made"
+        new = f"({kind})((uint{dtype.bits}_t)old + (uint{dtype.bits}_t)x)" if name == "atomic_fetch_add" else new
+    body = (
+        f"volatile {space}{word} *w = (volatile {space}{word} *)p; {word} held = *w, seen; {kind} old; "
+        "mem_fence(CLK_GLOBAL_MEM_FENCE); "
+        f"do {{ seen = held; old = {old}; const {kind} made = {new}; held = {exchange}(w, seen, {back}); }} while (held != seen); "
+        "mem_fence(CLK_GLOBAL_MEM_FENCE); return old;"
+    )
+    function = em.helpers.define(f"tw_{name}_{dtype}_{space.strip('_ ')}", kind, params, body)
+    return f"{function}({', '.join([pointer, *[em.value(v) for v in e.args[1:]]])})"
+
+
 # operations whose text in C calls functions that OpenCL C lacks, or has under other names
 
 
@@ -316,6 +351,7 @@ _FOREIGN = ("address_of", "call_extern", "call_pure_extern", "misaligned", "tvm_
 _CALLS: dict[str, Callable[[OpenClEmitter, Call], str]] = {
     "atomic_add": _atomic_add,
     "atomic_add_pair": _atomic_add_pair,
+    **{row.name: _change for row in CHANGES},
     "clz": _own("clz"),
     "fma": _own("fma"),
     "lookup": _lookup,

@@ -16,6 +16,7 @@ from ...codegen.llvm.llvm_scope import LlvmScope
 from ...codegen.machine.target import WARP_GROUP
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import Broadcast, BufferLoad, Call, Cast, DType, Expr, FloatImm, IntImm, Ramp, Var, all_
+from ...tir.expr.intrinsics.control_and_memory import CHANGES
 from ...tir.expr.intrinsics.matrix_operations import (
     GROUP_LOADS,
     GROUP_ROWS,
@@ -273,7 +274,44 @@ def _fmod(em: LlvmScope, e: Call) -> str:
 LIBRARY_CALLS = {"fmod": _fmod}
 """Emitters of what is a function of the C library elsewhere, by the operation's name."""
 
-ATOMIC_CALLS = {"atomic_add": _add, "atomic_add_pair": _add_pair}
+# Emits changes of elements that return what was there. Fences around them order what threads of different blocks write and read.
+
+_FENCE = 'fence syncscope("device") acq_rel'
+_ORDER = 'syncscope("device") acq_rel'
+_CHANGED_WORDS = {
+    "atomic_fetch_add": ("add", "add", "fadd"), "atomic_fetch_max": ("max", "umax", "fmaximum"),
+    "atomic_fetch_min": ("min", "umin", "fminimum"), "atomic_fetch_and": ("and", "and", ""), "atomic_fetch_or": ("or", "or", ""),
+    "atomic_fetch_xor": ("xor", "xor", ""), "atomic_exchange": ("xchg", "xchg", "xchg"),
+}  # fmt: skip
+"""LLVM's word for a change of integers with and without a sign, and of floats."""
+
+
+def _change(em: LlvmScope, e: Call) -> str:
+    load = e.args[0].args[0]  # type: ignore[attr-defined]
+    dtype = load.buffer.dtype
+    kind = memory_type(dtype)
+    place = em.fn.pure(f"addrspacecast ptr {em.address(load)} to ptr addrspace(1)")
+    values = em.values(e.args[1:])
+    name = e.op.removeprefix("tir.")
+    em.fn.do(_FENCE)
+    if name == "atomic_compare_exchange":
+        whole = f"i{dtype.bits}"
+        if dtype.is_float:
+            values = [em.fn.pure(f"bitcast {kind} {v} to {whole}") for v in values]
+        both = f'cmpxchg ptr addrspace(1) {place}, {whole} {values[0]}, {whole} {values[1]} syncscope("device") acq_rel acquire'
+        old = em.fn.pure(f"extractvalue {{{whole}, i1}} {em.fn.emit(both)}, 0")
+        old = em.fn.pure(f"bitcast {whole} {old} to {kind}") if dtype.is_float else old
+    else:
+        word = _CHANGED_WORDS[name][2 if dtype.is_float else 1 if dtype.kind == "uint" else 0]
+        old = em.fn.emit(f"atomicrmw {word} ptr addrspace(1) {place}, {kind} {values[0]} {_ORDER}")
+    em.fn.do(_FENCE)
+    em.touch(load.buffer.data)
+    return old
+
+
+ATOMIC_CALLS = {
+    "atomic_add": _add, "atomic_add_pair": _add_pair, **{row.name: _change for row in CHANGES},
+}  # fmt: skip
 """Emitters by the operation's name."""
 
 

@@ -52,6 +52,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.dtype import round_bfloat16, round_float
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.intrinsics.control_and_memory import CHANGES
 from ...tir.expr.intrinsics.number_operations import FIXED_POINT, fixed_point_steps
 from ...tir.expr.intrinsics.numpy_values import divider, saturated, value_dtype
 from ..launch.cross_thread_reduction import distance_of
@@ -70,6 +71,7 @@ class LaneMemory(Protocol):
 
     def load(self, e: BufferLoad, indices: list[Value], mask: Mask) -> Value: ...
     def from_lane(self, value: Value, distance: int, mask: Mask) -> Value: ...
+    def change(self, e: Call, mask: Mask) -> Value: ...
 
 
 def held_type(dtype: DType) -> np.dtype:
@@ -234,6 +236,7 @@ _CALLS: dict[str, Callable[[Any, LaneMemory, Mask], Value]] = {
     "tir.if_then_else": _choice,
     "tir.likely": lambda e, memory, mask: evaluate(e.args[0], memory, mask),
     "tir.call_llvm_pure_intrin": _shuffle,
+    **{row.op: lambda e, memory, mask: memory.change(e, mask) for row in CHANGES},
 }
 _TABLE: dict[type, Callable[[Any, LaneMemory, Mask], Value]] = {
     IntImm: _integer,

@@ -15,6 +15,7 @@ import numpy as np
 from ...codegen.lowered import written_data
 from ...codegen.machine.target import WARP
 from ...tir.expr import BufferLoad, Call, Expr, Var
+from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.intrinsics.matrix_operations import SIDE
 from ...tir.stmt import (
     Allocate,
@@ -32,6 +33,7 @@ from ...tir.stmt import (
     While,
     statements_in,
 )
+from ...tir.walk import pre_order
 from ..launch.barriers import BULK_SCOPE, is_barrier
 from ..launch.launch_form import (
     BLOCK_TAGS,
@@ -49,10 +51,13 @@ from ..launch.software_pipeline import ASYNC_SCOPE, COMMIT_COPIES, WAIT_FOR_COPI
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
 from .tile_values import GroupProducts, count_product, store_fragment, store_tile, tile_value
-from .watched_memory import OPERATIONS, Arriving, RunningThreads, WatchedArray
+from .watched_memory import BARRIER_OPERATIONS, Arriving, RunningThreads, WatchedArray
 
 LANES = 1 << 12
 """About so many threads run together."""
+LOCKS = "tir.atomic_compare_exchange"
+"""The blocks of a kernel with this operation run one after another: a lock is free when one asks for it, and what blocks do to
+the same elements is ordered by locks, so that it is no race."""
 
 
 def simulate(
@@ -134,6 +139,17 @@ class _Simulator:
             raise GpuError(f"an exchange of values over {distance} lanes leaves the warp")
         return np.broadcast_to(value, (lanes.count,))[there]
 
+    def change(self, e: Call, mask: Mask) -> Value:
+        """Change elements atomically, and return what they were."""
+        place = e.args[0].args[0]  # type: ignore[attr-defined]
+        memory = self._memory(place.buffer)
+        places = [self.value(i, mask) for i in place.indices]
+        values = [self.value(a, mask) for a in e.args[1:]]
+        found = memory.change(OPERATIONS[e.op], values, places, mask, self.lanes, self.epoch)
+        if self.counting is not None:
+            self._count(memory, places, mask)
+        return found
+
     def _memory(self, buffer: Buffer) -> WatchedArray:
         found = self.memory.get(buffer.data)
         if found is None:
@@ -188,7 +204,7 @@ class _Simulator:
         place = e.args[0].args[0]  # type: ignore[attr-defined]
         memory, value = self._memory(place.buffer), self.value(e.args[1], mask)
         places = [self.value(i, mask) for i in place.indices]
-        memory.add(value, places, mask, self.lanes)
+        memory.add(value, places, mask, self.lanes, self.epoch)
         if self.counting is not None:
             self.counting.compute(e.args[1], self._warps(mask))
             self._count(memory, places, mask)
@@ -256,7 +272,7 @@ class _Simulator:
         if isinstance(s.value, Call) and s.value.op == "tir.atomic_add":
             self._add(s.value, mask)
             return
-        if isinstance(s.value, Call) and s.value.op in OPERATIONS:
+        if isinstance(s.value, Call) and s.value.op in BARRIER_OPERATIONS:
             self.arriving.run(s.value, self, mask)
             return
         if isinstance(s.value, Call) and s.value.op == COMMIT_COPIES:
@@ -293,11 +309,15 @@ class _Simulator:
         for data, memory in self.memory.items():
             memory.start_watching(data in stored)
         total, each = prod(blocks.values()), prod(threads.values())
-        step = max(1, LANES // each)
+        locks = any(isinstance(n, Call) and n.op == LOCKS for n in pre_order(kernel))
+        step = 1 if locks else max(1, LANES // each)
         if self.counts is not None:
             self.counting = KernelCounts(total, each, min(step, total))
             self.counts.append(self.counting)
         for first in range(0, total, step):
+            if locks and first:
+                for memory in self.memory.values():
+                    memory.start_watching(memory.watch)
             self._blocks(body, loops, (blocks, threads), (first, min(total, first + step)))
             if self.counting is not None:
                 self.counting.sampling = False  # other blocks do about the same

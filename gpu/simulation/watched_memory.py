@@ -18,6 +18,7 @@ import numpy as np
 
 from ...tir.expr import BufferLoad, Call, Expr, Var, to_numpy
 from ...tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits
+from ...tir.expr.intrinsics.operation_row import Operation
 from ...tir.stmt import AttrStmt, Buffer, BufferStore, For
 from ..launch.barriers import BULK_WAIT
 from ..launch.bulk_copies import EXPECT, INIT, PIECE
@@ -87,7 +88,8 @@ class WatchedArray:
             self.ready = None if self.ready is None else self.ready.reshape(*full, 1)
         self.watch = False
         self.added: np.ndarray | None = None
-        """Which elements threads add to atomically in this kernel."""
+        """The block whose threads change each element atomically in this kernel, or nobody, or several."""
+        self.added_epoch = np.empty(0, np.int64)
         self.writer = self.epoch = self.reader = self.reader_epoch = np.empty(0, np.int64)
         self.arriving: np.ndarray | None = None
         """The group of the copy that fills each element, among those of the lane in ``starter``; 0 where none does."""
@@ -180,20 +182,9 @@ class WatchedArray:
                 self.arriving, self.starter = np.zeros((2, *self.array.shape), np.int64)
             self.arriving[place], self.starter[place] = group[chosen], chosen
 
-    def add(self, value: Value, indices: list[Value], mask: Mask, lanes: RunningThreads) -> None:
+    def add(self, value: Value, indices: list[Value], mask: Mask, lanes: RunningThreads, epoch: int) -> None:
         """Add to the elements at ``indices`` in the lanes of ``mask``, one lane after the other."""
-        place, active = self._place(indices, mask, lanes, "adds to")
-        chosen = np.arange(lanes.count) if active is None else active
-        place = tuple([np.broadcast_to(p, chosen.shape) for p in place])
-        if self.watch:
-            if self.added is None:
-                self.added = np.zeros(self.array.shape, bool)
-            plain = (self.writer[place] != NOBODY) | (self.reader[place] != NOBODY)
-            if plain.any():
-                bad = int(np.argmax(plain))
-                raise RaceError(f"adds atomically to {self._text(place, bad)}, which a thread uses otherwise in this kernel, in "
-                                f"{lanes.name(int(chosen[bad]))}")  # fmt: skip
-            self.added[place] = True
+        chosen, place = self._changed(indices, mask, lanes, epoch, "adds to")
         values = np.broadcast_to(np.asarray(value), (lanes.count,))[chosen]
         if self.buffer.dtype.kind != "bfloat":
             np.add.at(self.array, place, values.astype(self.array.dtype))
@@ -201,6 +192,45 @@ class WatchedArray:
         for lane, value in enumerate(values):  # each sum is rounded
             at = tuple([p[lane] for p in place])
             self.array[at] = bfloat16_to_bits(bfloat16_from_bits(self.array[at]) + np.float32(value))
+
+    def change(
+        self, row: Operation, values: list[Value], indices: list[Value], mask: Mask, lanes: RunningThreads, epoch: int
+    ) -> Value:
+        """Change the elements at ``indices`` in the lanes of ``mask``, one lane after the other; returns what they were."""
+        chosen, place = self._changed(indices, mask, lanes, epoch, "changes")
+        assert row.evaluate is not None
+        run = row.evaluate(self.buffer.dtype, [])
+        spread = [np.broadcast_to(np.asarray(v), (lanes.count,))[chosen] for v in values]
+        out = np.zeros(lanes.count, held_type(self.buffer.dtype))
+        for n, lane in enumerate(chosen):
+            at = tuple([slice(p[n], p[n] + 1) for p in place])
+            out[lane] = run(self.array[at].reshape(-1), *[v[n] for v in spread])
+        return out
+
+    def _changed(
+        self, indices: list[Value], mask: Mask, lanes: RunningThreads, epoch: int, what: str
+    ) -> tuple[np.ndarray, tuple[Any, ...]]:
+        """Return the lanes and the places of an atomic change. Elements that a thread uses otherwise need a barrier in between,
+        and no thread of another block may use them so."""
+        place, active = self._place(indices, mask, lanes, what)
+        chosen = np.arange(lanes.count) if active is None else active
+        place = tuple([np.broadcast_to(p, chosen.shape) for p in place])
+        if self.watch:
+            if self.added is None:
+                self.added = np.full(self.array.shape, NOBODY, np.int64)
+                self.added_epoch = np.zeros(self.array.shape, np.int64)
+            use = _Use(place, chosen, lanes, epoch)
+            plain = self._meets(use, self.writer, self.epoch) | self._meets(use, self.reader, self.reader_epoch)
+            if plain.any():
+                bad = int(np.argmax(plain))
+                raise RaceError(f"{what} atomically {self._text(place, bad)}, which a thread uses otherwise in this kernel, in "
+                                f"{lanes.name(int(chosen[bad]))}")  # fmt: skip
+            mine = lanes.block[chosen]
+            known = self.added[place]
+            self.added[place] = np.where((known == NOBODY) | (known == mine), mine, SEVERAL)
+            self.added[tuple([p[self.added[place] != mine] for p in place])] = SEVERAL
+            self.added_epoch[place] = epoch
+        return chosen, place
 
     def arrive(self, done: np.ndarray, epoch: int) -> None:
         """End the copies of each lane up to a group. The elements count as written now."""
@@ -245,9 +275,17 @@ class WatchedArray:
             found.insert(0, own if active is None else own[active])
         return tuple(found), active
 
+    def _added(self, use: _Use) -> np.ndarray | None:
+        """Return where other blocks, or threads since the last barrier, change elements atomically."""
+        if self.added is None:
+            return None
+        who = self.added[use.place]
+        return (who != NOBODY) & ((who != use.lanes.block[use.chosen]) | (self.added_epoch[use.place] == use.epoch))
+
     def _check_copies(self, use: _Use, what: str) -> None:
-        if self.added is not None and self.added[use.place].any():
-            bad = int(np.argmax(self.added[use.place]))
+        added = self._added(use)
+        if added is not None and added.any():
+            bad = int(np.argmax(added))
             where = use.lanes.name(int(use.chosen[bad]))
             raise RaceError(
                 f"{what} {self._text(use.place, bad)}, to which threads add atomically in this kernel, in {where}"
@@ -266,10 +304,8 @@ class WatchedArray:
     ) -> None:  # fmt: skip
         """Raise an error where another thread accessed the same element without a barrier in between. That is one of
         the same block since its last barrier, or one of another block in this kernel."""
-        other, me, lanes = who[use.place], use.who, use.lanes
-        threads = lanes.threads
-        foreign = (other >= 0) & (other // threads != me // threads)
-        clash = (other != NOBODY) & (other != me) & ((when[use.place] == use.epoch) | foreign) & but
+        lanes, threads, other = use.lanes, use.lanes.threads, who[use.place]
+        clash = self._meets(use, who, when) & but
         if np.any(clash):
             bad = int(np.argmax(clash))
             known = (
@@ -281,6 +317,12 @@ class WatchedArray:
                 f"{what} {self._text(use.place, bad)} in {lanes.name(int(use.chosen[bad]))}, which {known} {did} without a "
                 "barrier in between"
             )
+
+    def _meets(self, use: _Use, who: np.ndarray, when: np.ndarray) -> np.ndarray:
+        """Return where another thread accessed the same element without a barrier in between."""
+        other, me, threads = who[use.place], use.who, use.lanes.threads
+        foreign = (other >= 0) & (other // threads != me // threads)
+        return (other != NOBODY) & (other != me) & ((when[use.place] == use.epoch) | foreign)
 
     def _text(self, place: tuple[Any, ...], lane: int) -> str:
         inner = place if self.lead == "global" else place[1:]
@@ -439,7 +481,7 @@ class _Phases:
         self.awaited[block, slot] = done
 
 
-OPERATIONS = (INIT, EXPECT, BULK_WAIT)
+BARRIER_OPERATIONS = (INIT, EXPECT, BULK_WAIT)
 """The operations on mbarriers."""
 
 

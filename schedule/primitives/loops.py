@@ -65,7 +65,7 @@ def split(
     ``[None, 8]``, ``nparts=4`` means ``[4, None]``. Where the product is larger than the extent, blocks below get a
     predicate. The new loops count in 64 bits when the old one does, or when int32 does not hold the product.
 
-    The loop starts at 0 and has neither annotations nor a thread binding. ``preserve_unit_iters`` keeps loops of one
+    The loop has neither annotations nor a thread binding; the new loops start at 0. ``preserve_unit_iters`` keeps loops of one
     iteration in the bindings. ``disable_predication`` leaves out the predicate, and is refused where one is needed.
 
     >>> from tilewright.tir.parser import parse
@@ -98,7 +98,6 @@ def split(
     target = find_loop(tree, loop)
     check_plain(target, "split")
     analyzer = analyzer_at(tree, target, keep_unit=preserve_unit_iters)
-    check_at_zero(target, analyzer)
     extents = _extents(target, analyzer, _as_factors(factors, factor, nparts))
     dtype = extents[0].dtype
     value: Expr = const(0, dtype)
@@ -125,7 +124,7 @@ def split(
         _check_bounds(target, extents)
     body = rebind(
         target.body,
-        {loop: cast(loop.dtype, value)},
+        {loop: analyzer.simplify(target.min + cast(loop.dtype, value))},
         _ranges(tree, target, zip(new_vars, extents, strict=True)),
         analyzer,
         predicate=predicate,

@@ -425,7 +425,8 @@ _RUNNING: dict[str, tuple[Callable[[Expr, Expr], Expr], int]] = {
 """The step of each operator, and the value before the first one."""
 
 _SHORT_RUN = 16
-"""The steps up to which a condition tells the first one apart. A pass of its own would touch every line of memory once more."""
+"""The steps up to which a condition tells the first one apart. A pass of its own would touch every line of memory once
+more, and vectors along the last axis begin with the first step."""
 
 
 def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name: str) -> Tensor:
@@ -438,7 +439,8 @@ def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name
     extent = x.shape[axis]
     wide = "float32" if x.dtype.is_float and x.dtype.bits < 32 else x.dtype
     length = extent.value if isinstance(extent, IntImm) else 0
-    first = [const(int(length > _SHORT_RUN)) if d == axis else e for d, e in enumerate(x.shape)]
+    apart = length > _SHORT_RUN and axis < x.ndim - 1
+    first = [const(int(apart)) if d == axis else e for d, e in enumerate(x.shape)]
     state = placeholder(x.shape, wide, f"{name}_state")
 
     def at(i: Sequence[Expr], step: Expr) -> tuple[Expr, ...]:

@@ -25,7 +25,9 @@ def test_build_makes_a_library(run, tmp_path, model):
     done = run("build", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "--name", "step", "-o", "m.so", "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
-    assert told["files"] == ["m.so", "m.h", "m.pc"] and told["symbols"] == ["step"]
+    assert told["files"] == ["m.so", "m.h", "m.hpp", "m.pc", "mConfig.cmake", "mConfigVersion.cmake"] and told[
+        "symbols"
+    ] == ["step"]
     assert told["origin"] == "1 kernels (1 default)"
     assert "int32_t step(const float* x, float* y, void* workspace)" in (tmp_path / "m.h").read_text()
 
@@ -43,7 +45,7 @@ def test_a_size_may_stay_open(run, tmp_path, model):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["-o", "m.o"], 2, "a model becomes a shared library, .so, or a C file"),
+        (["-o", "m.o"], 2, "a model becomes a shared or static library, .so or .a, or a C file"),
         (["-o", "m.so", "--arg", "x=wide"], 2, "a shape is written NAME=1,3,224,224"),
         (["-o", "m.so", "--bounds", "n"], 2, "bounds are written n=32,m=512"),
         (["-o", "m.so", "--bounds", "m=3"], 1, "has no symbolic size m; its symbolic sizes: n"),

@@ -256,7 +256,7 @@ def test_an_exported_library_needs_the_blas(tmp_path):
     files = f.export(tmp_path / "libk.so")
     library = blas_library(FIRST)
     assert library.path in (tmp_path / "libk.pc").read_text()
-    assert library.identity in (tmp_path / "libk.h").read_text() and len(files) == 3
+    assert library.identity in (tmp_path / "libk.h").read_text() and tmp_path / "libk.pc" in files
     a, b, c = numbers(func)
     tw.load_module(tmp_path / "libk.so")(a, b, c)
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)

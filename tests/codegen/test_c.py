@@ -178,7 +178,7 @@ def test_c_agrees(case, tmp_path):
 @needs_gcc
 def test_export_writes_source_and_header(tmp_path):
     module = compile(parse(MATMUL), "native -num-cores=1", "f")
-    assert [p.name for p in module.export(tmp_path / "k.c")] == ["k.c", "k.h"]
+    assert [p.name for p in module.export(tmp_path / "k.c")] == ["k.c", "k.h", "k.hpp"]
     (tmp_path / "main.c").write_text('#include "k.h"\nint main(void) { return f(0, 0, 0) * 0; }\n')
     for name in ("main.c", "k.c"):
         subprocess.run(["gcc", "-Wall", "-c", name, "-o", f"{name}.o"], cwd=tmp_path, check=True)

@@ -14,7 +14,8 @@ import pytest
 from tilewright.codegen import Target, compile
 from tilewright.codegen.c.c_header import c_header, c_names
 from tilewright.codegen.lowered import Param
-from tilewright.codegen.runtime.export import ExportError, pkg_config
+from tilewright.codegen.runtime.export import ExportError
+from tilewright.codegen.runtime.packages import pkg_config
 from tilewright.tir.expr import Var
 from tilewright.tir.parser import parse
 
@@ -24,7 +25,7 @@ needs_linker = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang
 @needs_linker
 def test_shared_library(scale_module, tmp_path):
     written = scale_module().export(tmp_path / "k.so")
-    assert [p.name for p in written] == ["k.so", "k.h", "k.pc"]
+    assert [p.name for p in written] == ["k.so", "k.h", "k.hpp", "k.pc", "kConfig.cmake", "kConfigVersion.cmake"]
     library = ctypes.CDLL(str(tmp_path / "k.so"))
     a = np.arange(28, dtype=np.float32).reshape(7, 4)
     b = np.full_like(a, np.nan)
@@ -218,16 +219,16 @@ def test_a_c_program_calls_parallel_kernels(tmp_path, kind):
 
 
 def test_names_of_libraries():
-    assert "Libs: -L${libdir} -lfast" in pkg_config(Path("libfast.so"), ["f"])
-    assert "Libs: -L${libdir} -l:fast.so" in pkg_config(Path("fast.so"), ["f"])
-    assert r"Libs: -L${libdir} -l:my\ own.so" in pkg_config(Path("my own.so"), ["f"])
+    assert "Libs: -L${libdir} -lfast" in pkg_config(Path("libfast.so"), ["f"], "1.0")
+    assert "Libs: -L${libdir} -l:fast.so" in pkg_config(Path("fast.so"), ["f"], "1.0")
+    assert r"Libs: -L${libdir} -l:my\ own.so" in pkg_config(Path("my own.so"), ["f"], "1.0")
 
 
 def test_text_formats(scale_module, tmp_path):
     module = scale_module()
     assert [p.name for p in module.export(tmp_path / "k.ll")] == ["k.ll"]
     assert "define" in (tmp_path / "k.ll").read_text()
-    assert [p.name for p in module.export(str(tmp_path / "k.s"))] == ["k.s", "k.h"]
+    assert [p.name for p in module.export(str(tmp_path / "k.s"))] == ["k.s", "k.h", "k.hpp"]
     assert "scale:" in (tmp_path / "k.s").read_text()
 
 

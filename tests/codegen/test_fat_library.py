@@ -33,7 +33,14 @@ def versions(cpus):
 @pytest.mark.parametrize("cpus", [CPUS, CPUS[:1], ["x86-64-v4", "x86-64-v2"]])
 def test_the_last_version_that_runs_is_picked(tmp_path, cpus):
     written = export_fat(versions(cpus), tmp_path / "libfat.so")
-    assert [p.name for p in written] == ["libfat.so", "libfat.h", "libfat.pc"]
+    assert [p.name for p in written] == [
+        "libfat.so",
+        "libfat.h",
+        "libfat.hpp",
+        "libfat.pc",
+        "fatConfig.cmake",
+        "fatConfigVersion.cmake",
+    ]
     library = ctypes.CDLL(str(tmp_path / "libfat.so"))
     runs = [
         n

@@ -160,3 +160,87 @@ def f(A: T.Buffer((32,)), B: T.Buffer((2,))):
     interpret(func, a, want)
     compile(func, "native -num-cores=1", cache=False)(a, got)
     np.testing.assert_array_equal(got, want)
+
+
+RUNNING = """
+@T.prim_func
+def main(X: T.Buffer((5, 40), "{dtype}"), S: T.Buffer((5, 40), "{dtype}")):
+    T.func_attr({{"tir.noalias": True}})
+    for i, c in T.grid(5, 3):
+        for l in T.serial({lanes}, annotations={{"tir.horizontal_reduce": 1}}):
+            if c * {lanes} + l < {steps}:
+                S[i, {at}] = {step}
+"""
+FORWARDS = {"at": "c * {lanes} + l + 1", "before": "S[i, c * {lanes} + l]", "term": "X[i, c * {lanes} + l + 1]"}
+BACKWARDS = {"at": "38 - c * {lanes} - l", "before": "S[i, 39 - c * {lanes} - l]", "term": "X[i, 38 - c * {lanes} - l]"}
+
+
+def running(step: str, form: dict[str, str], lanes: int, steps: int, dtype: str) -> str:
+    words = {name: text.format(lanes=lanes) for name, text in form.items()}
+    return RUNNING.format(dtype=dtype, lanes=lanes, steps=steps, at=words["at"], step=step.format(**words))
+
+
+@pytest.mark.parametrize("target", ["native", "llvm -mcpu=x86-64-v2", "c -mcpu=x86-64-v3"])
+@pytest.mark.parametrize(("lanes", "steps"), [(4, 12), (8, 21), (13, 39), (16, 33)])
+@pytest.mark.parametrize("form", [FORWARDS, BACKWARDS], ids=["forwards", "backwards"])
+@pytest.mark.parametrize(
+    ("step", "dtype"),
+    [
+        ("{before} + {term}", "int32"),
+        ("{term} + {before}", "float32"),
+        ("{before} * {term}", "int64"),
+        ("T.max({before}, {term})", "float32"),
+        ("T.min({term} * T.float64(2), {before})", "float64"),
+    ],
+)
+def test_running_sums_are_prefix_sums_of_vectors(step, dtype, form, lanes, steps, target):
+    func = parse(running(step, form, lanes, steps, dtype))
+    made = lower(func, f"{target} -num-cores=1")
+    if not target.startswith("c"):  # whose loops its compiler turns into vectors
+        assert made.script().count("T.Shuffle") >= (lanes - 1).bit_length()
+    x = np.random.default_rng(0).integers(-9, 9, (5, 40)).astype(dtype)
+    if "*" in step and dtype == "int64":
+        x = np.where(x < 0, -1, np.where(x < 6, 1, 2))
+    if dtype == "float32" and "max" in step:
+        x[1, 20], x[2, 3], x[3, 30] = np.nan, np.inf, -np.inf
+    want, got = x.copy(), x.copy()
+    interpret(func, x, want)
+    compile(func, Target(f"{target} -num-cores=1"), "kernel")(x, got)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{before} - {term}",  # in no other order
+        "{before} * T.float32(0.5) + {term}",
+        "{before} + {term} * S[i, 0]",  # the term reads what is stored
+        "{before} + S[i, c * 8 + l]",
+        "T.if_then_else(X[i, l] < T.float32(0), {term}, {before} + {term})",
+    ],
+)
+def test_other_steps_stay_in_order(step):
+    func = parse(running(step, FORWARDS, 8, 20, "float32"))
+    made = lower(func, "llvm -mcpu=x86-64-v4 -num-cores=1")
+    assert "T.Shuffle" not in made.script()
+    x = np.random.default_rng(0).standard_normal((5, 40)).astype("float32")
+    want, got = x.copy(), x.copy()
+    interpret(func, x, want)
+    compile(func, Target("native -num-cores=1"), "kernel")(x, got)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_the_next_vector_waits_for_one_combination():
+    """The last lane is in a register, and is no lane of the vector that was stored."""
+    x = te.placeholder((3, 800), name="X")
+    sch = Schedule(te.create_prim_func([x, te.ops.cumsum(x, 1, name="S")]))
+    sch.annotate(sch.split(sch.get_loops("S_step")[-1], [None, 8])[1], "tir.horizontal_reduce", 1)
+    text = lower(sch.func, "llvm -mcpu=x86-64-v4 -num-cores=1").script()
+    assert "S_carried[()] = S_carried[()] + T.Shuffle([S_terms[()]], [7])" in text
+
+
+def test_a_sum_of_negative_zeros_keeps_its_sign():
+    func = parse(running("{before} + {term}", FORWARDS, 8, 24, "float32"))
+    got = np.full((5, 40), -0.0, "float32")
+    compile(func, Target("native -num-cores=1"), "kernel")(got.copy(), got)
+    assert np.signbit(got).all()

@@ -324,7 +324,8 @@ def test_memory_that_does_not_exist():
 @pytest.mark.parametrize("exported", [False, True])
 def test_the_runtime_compiles_for_every_target(triple, exported):
     code = optimize_and_compile(
-        runtime_ir(Target(f"llvm -mtriple={triple}"), exported), Target(f"llvm -mtriple={triple}")
+        runtime_ir(Target(f"llvm -mtriple={triple}"), "linkonce_odr hidden" if exported else "", exported),
+        Target(f"llvm -mtriple={triple}"),
     )
     if not exported:
         text = code.asm()

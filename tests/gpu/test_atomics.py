@@ -202,3 +202,26 @@ def test_pairs_of_other_types_are_not_added():
 def main(Y: T.Buffer((2,), "float32")):
     T.evaluate(T.atomic_add_pair(T.address_of(Y[0]), T.float32(1), T.float32(2)))
 """)
+
+
+@pytest.mark.parametrize(
+    ("change", "want"),
+    [
+        ("atomic_fetch_add", 10 + sum(range(64))), ("atomic_fetch_max", 63), ("atomic_fetch_min", 0), ("atomic_fetch_and", 0),
+        ("atomic_fetch_or", 63), ("atomic_fetch_xor", 10), ("atomic_exchange", 63),
+    ],
+)  # fmt: skip
+def test_atomic_changes_return_what_was_there(change, want):
+    text = f"""
+@T.prim_func
+def main(OLD: T.Buffer((64,), "int32"), C: T.Buffer((1,), "int32")):
+    for t in T.thread_binding(64, thread="threadIdx.x"):
+        OLD[t] = T.{change}(T.address_of(C[0]), t)
+"""
+    old, c = np.empty(64, np.int32), np.array([10], np.int32)
+    tw.build(tw.tir.parse(text), "gpu-sim")(old, c)
+    assert c[0] == want and old[0] == 10
+    if change == "atomic_exchange":
+        assert old[1:].tolist() == list(range(63))
+    source = tw.build(tw.tir.parse(text), "cuda -arch=sm_90").get_source("ptx")
+    assert source.count("atom.global") == 1 and source.count("fence.acq_rel.gpu") == 2

@@ -1,11 +1,13 @@
 """split, fuse, add_unit_loop: the text, the numbers, the trace, the refusals."""
 
+import numpy as np
 import pytest
 
 from tilewright.schedule import Schedule, ScheduleError
 from tilewright.schedule.primitives.loops import split
 from tilewright.tir import parse
 from tilewright.tir.analysis.tree import tree_of
+from tilewright.tir.interpret import interpret
 
 ELEMENTWISE = """
 @T.prim_func
@@ -222,16 +224,21 @@ def test_split_refuses():
     refused("loop k is bound to threadIdx.x", lambda: sch.split(k, [2, 64]))
 
 
-def test_split_refuses_a_loop_that_starts_elsewhere():
+@pytest.mark.parametrize("factor", [2, 4, 5, 32])
+def test_split_of_a_loop_that_starts_elsewhere(factor):
+    """The new loops start at 0, and the start is added where the variable was used."""
     sch, (i,) = start("""
 @T.prim_func
-def main(B: T.Buffer((16,), "float32")):
+def main(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
     for i in T.serial(3, 16):
         with T.block("B"):
             vi = T.axis.spatial(16, i)
-            B[vi] = T.float32(2)
+            B[vi] = A[vi] + T.float32(2)
 """)
-    refused("loop i starts at 3", lambda: sch.split(i, [None, 2]))
+    sch.split(i, [None, factor])
+    values, out = np.arange(16, dtype="float32"), np.full(16, -1, "float32")
+    interpret(sch.func, values, out)
+    np.testing.assert_array_equal(out, np.where(np.arange(16) < 3, -1, values + 2))
 
 
 def test_symbolic_factor_must_be_positive():

@@ -246,8 +246,8 @@ def test_running_sums_take_one_step_for_each_element(axis):
     out = ops.cumsum(x, axis)
     made = compiled(x, out)
     assert "T.axis.scan" in made.get_source("tir")
-    assert "T.vectorized" in made.get_source("tir")
-    assert axis < 2 or "T.Shuffle" in made.get_source("lowered")  # squares of steps and rows
+    assert ("T.vectorized" if axis < 2 else "tir.horizontal_reduce") in made.get_source("tir")
+    assert axis < 2 or "T.Shuffle" in made.get_source("lowered")
     made, (x,) = computed(out, x)
     np.testing.assert_array_equal(made, x.cumsum(axis))
 
@@ -280,7 +280,7 @@ def test_symbolic_sizes_get_the_schedules_of_fixed_ones(name):
     fixed = [ph(*shape, name=f"A{n}") for n, shape in enumerate(shapes)]
     built = compiled(*symbolic, make(*symbolic), target=NATIVE)
     assert built.origin.startswith("the analytic model's best schedule for ") and "left as written" not in built.origin
-    assert "T.vectorized" in built.get_source("tir")
+    assert "T.vectorized" in built.get_source("tir") or "horizontal_reduce" in built.get_source("tir")
     out = make(*fixed)
     want, got = [np.zeros([int(e) for e in out.shape], str(out.dtype)) for _ in range(2)]
     given = [np.random.default_rng(n).integers(-4, 5, s).astype(np.float32) for n, s in enumerate(shapes)]
@@ -556,10 +556,49 @@ def test_running_sums_of_chosen_elements_are_not_turned(chosen):
     out = ops.cumsum(te.compute((12, 32, 22), element, name="chosen"), 2)
     space = Space(te.create_prim_func([x, out]), AVX512)
     (part,) = {part for sketch in space.sketches for part in sketch.parts if part.name.startswith("recurrence")}
-    assert [decision.name for decision in part.decisions] == (["rows"] if chosen else ["rows", "turned"])
+    assert [d.name for d in part.decisions] == (["rows", "within"] if chosen else ["rows", "turned", "within"])
     made, (x,) = computed(out, x)
     even = (np.arange(22) + np.arange(12)[:, None, None]) % 2 < 1
     np.testing.assert_allclose(made, (np.where(even, x, 1.0) if chosen else x * 2).cumsum(2), rtol=1e-4, atol=1e-4)
+
+
+SHORT = {
+    "repeated": ((9, 4, 2), lambda x, i, j, h: x[i, j % 4, h]),
+    "divided": ((9, 24, 3), lambda x, i, j, h: x[i, j // 2, h]),
+    "backwards": ((9, 24, 3), lambda x, i, j, h: x[i, 23 - j, h]),
+    "in steps": ((9, 48, 3), lambda x, i, j, h: x[i, 2 * j + 1, h]),
+    "bordered": ((9, 22, 3), lambda x, i, j, h: te.if_then_else(te.all(j >= 1, j < 23), x[i, j - 1, h], 0.0)),
+    "by columns": ((24, 2), lambda x, i, j, h: x[j, h]),
+}
+
+
+@pytest.mark.parametrize("form", SHORT)
+@pytest.mark.parametrize("target", [AVX512, "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=1"])
+def test_short_axes_fill_vectors_together(form, target):
+    """Their lanes are known in iterations of whole periods, so that nothing is gathered."""
+    shape, element = SHORT[form]
+    x = ph(*shape)
+    out = te.compute((9, 24, shape[-1]), lambda *i: element(x, *i) * 2.0, name="C")
+    built = compiled(x, out, target=target)
+    assert "fused" in built.get_source("tir")
+    assert form == "in steps" or "gather" not in built.get_source("ll")
+    made, (x,) = computed(out, x)
+    i, j, h = np.indices(made.shape)
+    kept = (j >= 1) & (j < 23) if form == "bordered" else True
+    read = {"bordered": (i, np.clip(j - 1, 0, 21), h), "by columns": (j, h), "repeated": (i, j % 4, h)}
+    read |= {"divided": (i, j // 2, h), "backwards": (i, 23 - j, h), "in steps": (i, 2 * j + 1, h)}
+    np.testing.assert_array_equal(made, np.where(kept, x[read[form]], 0) * 2)
+
+
+@pytest.mark.parametrize("shape", [(4096,), (50, 1000), (300, 32), (9, 7)])
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+def test_running_sums_along_the_last_axis_are_prefix_sums_of_vectors(op, shape):
+    x = ph(*shape)
+    out = getattr(ops, op)(x, len(shape) - 1)
+    built = compiled(x, out)
+    assert "shufflevector" in built.get_source("ll") and "gather" not in built.get_source("ll")
+    made, (x,) = computed(out, x)
+    np.testing.assert_allclose(made, getattr(np, op)(x.astype("float64"), -1), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("columns", [9, 12, 16, 20])

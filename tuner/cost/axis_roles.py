@@ -127,6 +127,67 @@ class Dot:
         return Panels(self.right, column, width, [*around, k], outer, steps=steps, shared=shared)
 
 
+@dataclass(frozen=True, eq=False)
+class ProductRoles:
+    """The axes of a product as those of ``C[batch, rows, columns] += A[batch, rows, reduce] * B[batch, reduce, columns]``.
+
+    Columns are the side that has the last axis of the result. ``left`` is the operand with the rows.
+    """
+
+    batch: tuple[Var, ...]
+    rows: tuple[Var, ...]
+    columns: tuple[Var, ...]
+    left: Use
+    right: Use
+
+    def sizes(self, block: BlockInfo) -> tuple[int, int, int, int]:
+        """Returns the extents of the batch, the rows, the columns and the steps."""
+        sides = (self.batch, self.rows, self.columns)
+        batch, rows, columns = [math.prod(block.extents[v] for v in axes) for axes in sides]
+        return batch, rows, columns, block.reduce_size
+
+    def side(self, use: Use) -> tuple[Var, ...]:
+        """Returns the rows, or the columns, which an operand has."""
+        return self.rows if use is self.left else self.columns
+
+    def by_step(self, use: Use) -> bool:
+        """Returns whether the steps of an operand are neighbours in memory, not its rows or columns."""
+        return not any(use.stride(v) == 1 for v in self.side(use))
+
+
+def product_axes(block: BlockInfo) -> ProductRoles | None:
+    """Returns the roles of the axes of a product, or None for other blocks. Rows and columns are those that one operand has and the other one has not."""
+    if not block.is_reduction or block.block.init is None or len(block.stores) != 1 or len(block.loads) != 2:
+        return None
+    if not all(use.affine for use in block.loads) or block.axes != (*block.spatial, *block.reduce):
+        return None
+    uses = tuple(block.loads)
+    first, second = [use.axes() for use in uses]
+    if not all(set(block.reduce) <= axes for axes in (first, second)):
+        return None
+    long = [v for v in block.spatial if block.extents[v] > 1]
+    one, other = [v for v in long if v not in second], [v for v in long if v not in first]
+    if not one or not other or set(one) & set(other):
+        return None
+    batch = tuple([v for v in long if v in first and v in second])
+    if one[-1] is max((one[-1], other[-1]), key=block.spatial.index):
+        return ProductRoles(batch, tuple(other), tuple(one), uses[1], uses[0])
+    return ProductRoles(batch, tuple(one), tuple(other), uses[0], uses[1])
+
+
+def element_epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
+    """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, or None. It reads each
+    element where it writes one."""
+    after = program.consumers(block)
+    if len(after) != 1 or after[0] not in free or after[0].is_reduction or program.is_output(block):
+        return None
+    written, known = block.stores[0].buffer, after[0]
+    fits = known.writes_in_order and all(
+        use.buffer is not written or use.is_at(known.spatial, known.extents) for use in known.loads
+    )
+    return known if fits and len(known.spatial) == len(block.spatial) else None
+
+
 def dot_roles(block: BlockInfo) -> Dot | None:
     """Returns the roles of the axes and loads in a product of int8 or bfloat16; None for other blocks."""
     if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
@@ -181,24 +242,69 @@ def pays_packing(block: BlockInfo, roles: Dot) -> bool:
 TILE, TILE_BYTES = 16, 64
 """Rows of a tile of a matrix unit, and columns of the sums; bytes of a row of a tile."""
 
-_PADDED = 1.3
+_PADDED = 2.5
 """How many times as many multiplications tiles of a matrix unit may take as the product has."""
 
 
-def tile_roles(block: BlockInfo) -> Dot | None:
-    """Returns the roles in a product of two matrices that tiles of a matrix unit multiply; None for other blocks.
+@dataclass(frozen=True, eq=False)
+class TileProduct:
+    """A product of int8 or bfloat16 that tiles of a matrix unit multiply, with the roles of its axes."""
 
-    Padding with zeros may take a little more than the product itself. Of int8 the right factor is signed.
+    block: BlockInfo
+    dot: Dot
+    roles: ProductRoles
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """The extents of the batch, the rows, the columns and the steps."""
+        return self.roles.sizes(self.block)
+
+    @property
+    def dtype(self) -> str:
+        """The type of the factors, ``"int8"`` for uint8, too."""
+        return self.dot.dtype
+
+    @property
+    def left(self) -> int:
+        """The number of the operand with the rows."""
+        return self.dot.left
+
+    @property
+    def left_dtype(self) -> str:
+        """The type of the operand with the rows."""
+        return self.dot.types[0]
+
+    @property
+    def turned(self) -> bool:
+        """Returns whether the steps of the right factor are neighbours in memory, not its columns."""
+        return self.roles.by_step(self.roles.right)
+
+    @property
+    def in_place(self) -> bool:
+        """Returns whether rows and steps of the left factor are one axis each, so that its tiles lie in memory."""
+        return len(self.roles.rows) == 1 and len(self.block.reduce) == 1 and self.roles.left.plain
+
+    def run(self, steps: int) -> int:
+        """Returns how many of the ``steps`` of a tile are copied at once. They are neighbours in memory, and lie in the
+        padding together or not at all; those of a single axis are copied under a mask."""
+        return steps if len(self.block.reduce) == 1 else math.gcd(self.block.extents[self.dot.k], steps)
+
+
+def tile_product(block: BlockInfo) -> TileProduct | None:
+    """Returns the roles in a product that tiles of a matrix unit multiply; None for other blocks.
+
+    Padding with zeros may take as much again as the product itself. Of int8 the right factor is signed.
     """
-    roles = dot_roles(block)
-    if roles is None or roles.row is None or roles.others or roles.window:
+    dot, roles = dot_roles(block), product_axes(block)
+    if dot is None or roles is None or dot.dtype == "int8" and dot.types[1] != "int8":
         return None
-    right, left = block.loads[roles.right], block.loads[roles.left]
-    if right.buffer.dtype == "uint8" or not left.plain or left.dim_of(roles.row) is None:
+    if block.loads[dot.right] is not roles.right or block.reduce[-1] is not dot.k:
         return None
-    sizes = [block.extents[v] for v in (roles.row, roles.column, roles.k)]
-    padded = [up_to_multiple(n, m) for n, m in zip(sizes, (TILE, TILE, TILE_BYTES * roles.word // 4), strict=True)]
-    return None if math.prod(padded) > _PADDED * math.prod(sizes) else roles
+    product = TileProduct(block, dot, roles)
+    _, *sizes = product.sizes
+    multiples = (TILE, TILE, TILE_BYTES * dot.word // 4)
+    padded = math.prod(up_to_multiple(n, m) for n, m in zip(sizes, multiples, strict=True))
+    return None if padded > _PADDED * math.prod(sizes) else product
 
 
 def up_to_multiple(n: int, m: int) -> int:

@@ -8,7 +8,6 @@ It also says which axes of a block have which role on a GPU, and what accesses o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -18,6 +17,7 @@ import numpy as np
 from ...codegen.machine.target import BLOCK_SHARED, FETCH_CYCLES, SECTOR, WARP, Target
 from ...tir.expr import Var
 from ..program import BlockInfo, ProgramInfo, Use, pads
+from .axis_roles import ProductRoles, element_epilogue, product_axes
 from .cost_features import Costs
 from .machine_model import CostColumns, Features, MachineModel, overlapped, register_model
 
@@ -40,31 +40,7 @@ class GpuProduct:
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """The extents of the batch, the rows, the columns and the steps."""
-        sides = (self.roles.batch, self.roles.rows, self.roles.columns)
-        batch, rows, columns = [math.prod(self.block.extents[v] for v in axes) for axes in sides]
-        return batch, rows, columns, self.block.reduce_size
-
-
-@dataclass(frozen=True, eq=False)
-class ProductRoles:
-    """The axes of a product as those of ``C[batch, rows, columns] += A[batch, rows, reduce] * B[batch, reduce, columns]``.
-
-    Columns are the side that has the last axis of the result. ``left`` is the operand with the rows.
-    """
-
-    batch: tuple[Var, ...]
-    rows: tuple[Var, ...]
-    columns: tuple[Var, ...]
-    left: Use
-    right: Use
-
-    def side(self, use: Use) -> tuple[Var, ...]:
-        """Returns the rows, or the columns, which an operand has."""
-        return self.rows if use is self.left else self.columns
-
-    def by_step(self, use: Use) -> bool:
-        """Returns whether the steps of an operand are neighbours in memory, not its rows or columns."""
-        return not any(use.stride(v) == 1 for v in self.side(use))
+        return self.roles.sizes(self.block)
 
 
 def gpu_product(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> GpuProduct | None:
@@ -73,40 +49,7 @@ def gpu_product(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo
     if roles is None:
         return None
     padding = [b for b in program.producers(block) if b in free and is_padding(b) and program.consumers(b) == [block]]
-    return GpuProduct(block, roles, tuple(padding), epilogue_of(program, block, free))
-
-
-def product_axes(block: BlockInfo) -> ProductRoles | None:
-    """Returns the roles of the axes of a product, or None for other blocks. Rows and columns are those that one operand has and the other one has not."""
-    if not block.is_reduction or block.block.init is None or len(block.stores) != 1 or len(block.loads) != 2:
-        return None
-    if not all(use.affine for use in block.loads) or block.axes != (*block.spatial, *block.reduce):
-        return None
-    uses = tuple(block.loads)
-    first, second = [use.axes() for use in uses]
-    if not all(set(block.reduce) <= axes for axes in (first, second)):
-        return None
-    long = [v for v in block.spatial if block.extents[v] > 1]
-    one, other = [v for v in long if v not in second], [v for v in long if v not in first]
-    if not one or not other or set(one) & set(other):
-        return None
-    batch = tuple([v for v in long if v in first and v in second])
-    if one[-1] is max((one[-1], other[-1]), key=block.spatial.index):
-        return ProductRoles(batch, tuple(other), tuple(one), uses[1], uses[0])
-    return ProductRoles(batch, tuple(one), tuple(other), uses[0], uses[1])
-
-
-def epilogue_of(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
-    """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, or None. It reads each
-    element where it writes one."""
-    after = program.consumers(block)
-    if len(after) != 1 or after[0] not in free or after[0].is_reduction or program.is_output(block):
-        return None
-    written, known = block.stores[0].buffer, after[0]
-    fits = known.writes_in_order and all(
-        use.buffer is not written or use.is_at(known.spatial, known.extents) for use in known.loads
-    )
-    return known if fits and len(known.spatial) == len(block.spatial) else None
+    return GpuProduct(block, roles, tuple(padding), element_epilogue(program, block, free))
 
 
 def is_padding(block: BlockInfo) -> bool:

@@ -145,6 +145,10 @@ class MachineModel:
         """Returns the way of products of these types by instructions for dot products, or None."""
         return next((form for form in self.dots if (form.left, form.right) == (left, right)), None)
 
+    def multiplies_tiles(self, dtype: str) -> bool:
+        """Returns whether a matrix unit multiplies tiles of ``dtype``, int8 (of either sign) or bfloat16."""
+        return self.bf16_tiles if dtype == "bfloat16" else self.int8_tiles
+
     def lanes(self, itemsize: int) -> int:
         """Returns how many elements of ``itemsize`` bytes fit in one vector register."""
         return max(1, self.vector_bytes // itemsize)

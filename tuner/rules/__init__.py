@@ -1,7 +1,7 @@
 """Schedule rules: each takes a kind of blocks; its recipe and its costs stand in the same file.
 
 ``multi_level_tiling``: reductions with a vectorized spatial axis (matmul, convolution, pooling). ``dot_products``: products of int8 and bfloat16 by
-dot-product instructions and by a matrix unit. ``nbits_products``: products with weights of a few bits. ``cached_attention``: attention over a cache of keys and values. ``winograd``: convolutions
+dot-product instructions, and by tiles of a matrix unit (``matrix_unit``). ``nbits_products``: products with weights of a few bits. ``cached_attention``: attention over a cache of keys and values. ``winograd``: convolutions
 by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
 scans, and triangles of loops. For GPUs: ``gpu_matrix_units``, ``gpu_products`` (both by ``product_form``), ``gpu_rows``. ``library_calls``: products by calls of BLAS. ``stages_to_inline``: stages that are
@@ -10,7 +10,7 @@ computed where they are used. ``schedule_rule``: the base class of rules, how to
 """
 
 from .cached_attention import CachedAttentionRule
-from .dot_products import DotRule, TileRule
+from .dot_products import DotRule
 from .fused_stages import FusedStagesRule
 from .gpu_attention import GpuAttentionRule
 from .gpu_matrix_units import GpuMatrixUnitRule
@@ -47,7 +47,6 @@ __all__ = [
     "RowReductionRule",
     "ScheduleFunction",
     "ScheduleRule",
-    "TileRule",
     "WinogradRule",
     "blocks_to_inline",
     "cheaper_inlined",
@@ -71,7 +70,6 @@ RULES = (
     InOrderRule(),
     GpuOrderRule(),
     DotRule(),
-    TileRule(),
     MultiLevelTilingRule(),
     RowReductionRule(),
     WinogradRule(),

@@ -1,4 +1,4 @@
-"""Products and convolutions of int8 and bfloat16, by dot-product instructions and by a matrix unit: their schedules, costs and rules.
+"""Products and convolutions of int8 and bfloat16, by dot-product instructions: their schedules, costs and rules.
 
 :func:`dot_tile` computes tiles of sums by dot-product instructions, several steps of the reduction for each lane at once. On
 machines that multiply and add four int8 in each lane, four steps and 16 columns become one ``vpdpbusd`` of AVX-512 VNNI
@@ -9,10 +9,7 @@ of AArch64's ``dotprod`` two of one signedness; where the factors are others, th
 are corrected by 128 times the row sums of the other one when a tile is complete (``shift_operand``). Without such an instruction x86
 multiplies pairs of int16 (``vpmaddwd``): the factor with the rows is copied as int16, the packed one is widened where it is loaded.
 
-:func:`matrix_unit_product` takes tiles of 16 by 64 bytes and 64 bytes by 16 columns (AMX). One instruction multiplies a tile of
-each; its sums stay in tile registers over the whole reduction (:mod:`tilewright.schedule.intrin`). The operand with
-the columns is packed, with several steps of the reduction contiguous for each column. Sizes that the tiles do not divide are
-padded with zeros by the copies that pack.
+The rule offers tiles of a matrix unit beside them, where there is one (:mod:`.matrix_unit`).
 """
 
 from __future__ import annotations
@@ -25,33 +22,28 @@ from typing import Any
 import numpy as np
 
 from ...schedule import Schedule
-from ...schedule.intrin import AMX_DOT_BF16_INTRIN, AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
 from ..cost.axis_roles import (
-    TILE,
-    TILE_BYTES,
     Dot,
     dot_form,
     dot_roles,
+    element_epilogue,
     pays_packing,
-    tile_roles,
-    up_to_multiple,
+    tile_product,
 )
 from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.dot_forms import DotForm
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.walker import chain_factor
 from ..loop_steps import (
-    Panels,
-    arrange,
     extent_of,
     fuse_all,
-    inline_padding,
     loops_within,
     pack,
     pad_product,
     unroll_factor,
 )
 from ..program import BlockInfo, ProgramInfo
+from .matrix_unit import TilePart
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 from .sweeps import RowSweep, sweep_rows
 
@@ -89,88 +81,12 @@ def dot_tile(
     sch.tensorize(lane, dot.intrinsic)
 
 
-_DOTS = {"int8": AMX_DOT_S8S8_INTRIN, "uint8": AMX_DOT_U8S8_INTRIN, "bfloat16": AMX_DOT_BF16_INTRIN}
-"""The instruction by the type of the operand with the rows; the other one is int8 or bfloat16."""
-
-
-@dataclass(frozen=True)
-class UnitTiles:
-    """The parameters of a product on a matrix unit.
-
-    ``tall`` by ``wide`` tiles of sums are in registers at a time; all rows are multiplied by ``across`` tiles of columns
-    before the next ones. ``left`` is the number of the operand with the rows, of the type ``dtype``; ``copied``: whether
-    it is copied to contiguous memory first, ``"rows"`` as they are, ``"tiles"`` tile by tile, or ``""``. ``right`` is the
-    layout of the other one, ``axes`` names the loops of rows, columns and steps ``i``, ``j`` and ``k`` in their order.
-    """
-
-    right: Panels
-    across: int
-    tall: int = 2
-    wide: int = 2
-    left: int = 0
-    dtype: str = "int8"
-    copied: str = ""
-    axes: str = "i j k"
-    shared: bool = False
-
-
-def steps_of(dtype: str) -> int:
-    """Returns the steps of the reduction in a tile of ``dtype``."""
-    return TILE_BYTES // (2 if dtype == "bfloat16" else 1)
-
-
-def matrix_unit_product(sch: Schedule, block: Any, tiles: UnitTiles) -> None:
-    """Schedule ``block``, a product of two matrices, for the matrix unit."""
-    block = sch.get_block(block) if isinstance(block, str) else block
-    steps, word = steps_of(tiles.dtype), "f32" if tiles.dtype == "bfloat16" else "i32"
-    padding = pad_product(sch, block, (tiles.tall * TILE, tiles.wide * TILE, steps))
-    pack(sch, block, tiles.right)
-    copy = sch.cache_read(block, tiles.left, "global", consumer_blocks=[block]) if tiles.copied else None
-    if copy is not None and tiles.copied == "tiles":
-        sch.transform_layout(copy, ("write", 0), lambda i, q: (i // TILE, q // steps, i % TILE, q % steps))
-    result = inline_padding(sch, block, padding)
-    sch.transform_layout(block, ("write", 0), lambda i, j: (i // TILE, j // TILE, i % TILE, j % TILE))
-    sizes = {
-        "i": [None, tiles.tall, TILE],
-        "j": [None, tiles.across // tiles.wide, tiles.wide, TILE],
-        "k": [None, steps],
-    }
-    loops = arrange(sch, block, tiles.axes, sizes, "j0 i0 j1 k0 i1 j2 i2 j3 k1")
-    outer = fuse_all(sch, [loops["j0"], loops["i0"]])
-    if tiles.shared:
-        sch.parallel(outer)
-    if copy is not None:
-        sch.compute_at(copy, outer, preserve_unit_loops=True)
-        _take_rows(sch, copy, steps, tiles.copied == "tiles")
-    sch.reverse_compute_at(result, loops["j1"], preserve_unit_loops=True)
-    init = sch.decompose_reduction(block, loops["k0"])
-    sch.tensorize(loops["i2"], _DOTS[tiles.dtype])
-    *over, inner, _ = sch.get_loops(init)[-4:]
-    sch.tensorize(inner, f"fill_16x16_{word}_amx")
-    i, j = sch.get_loops(result)[-2:]
-    (i0, i1), (j0, j1) = sch.split(i, [None, TILE]), sch.split(j, [None, TILE])
-    sch.reorder(i0, j0, i1, j1)
-    if padding:
-        sch.unroll(i1)
-        sch.vectorize(j1)
-    else:
-        sch.tensorize(i1, f"store_16x16_{word}_amx")
-    for loop in (loops["i1"], loops["j2"], *over, i0, j0):
-        sch.unroll(loop)
-
-
-def _take_rows(sch: Schedule, copy: Any, steps: int, by_tiles: bool) -> None:
-    """Copy rows 64 bytes at a time, tile by tile or one row after the other."""
-    i, q = sch.get_loops(copy)[-2:]
-    over, lanes = sch.split(q, [None, steps])
-    if by_tiles:
-        i0, i1 = sch.split(i, [None, TILE])
-        sch.reorder(i0, over, i1, lanes)
-    sch.vectorize(lanes)
-
-
 class DotRule(ScheduleRule):
-    """This rule takes sums of products of int8, uint8 or bfloat16. Columns and steps are padded to multiples of what the instruction takes."""
+    """This rule takes sums of products of int8, uint8 or bfloat16.
+
+    They are computed by instructions for dot products, and by tiles of a matrix unit. Columns and steps are padded to
+    multiples of what these take.
+    """
 
     name = "dots"
     priority = 5
@@ -183,11 +99,16 @@ class DotRule(ScheduleRule):
         return Group(block, (block,) if epilogue is None else (block, epilogue))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
-        roles = dot_roles(group.anchor)
-        form = None if roles is None else dot_form(group.anchor, roles, machine)
-        if roles is None or form is None:
-            return []
-        return [DotPart(group.anchor, roles, form, machine, group.blocks[1] if len(group.blocks) > 1 else None)]
+        block, epilogue = group.anchor, group.blocks[1] if len(group.blocks) > 1 else None
+        roles, product = dot_roles(block), tile_product(block) if machine.int8_tiles or machine.bf16_tiles else None
+        form = None if roles is None else dot_form(block, roles, machine)
+        out: list[Part] = []
+        if roles is not None and form is not None:
+            out.append(DotPart(block, roles, form, machine, epilogue))
+        taken = epilogue is None or epilogue is element_epilogue(program, block, [epilogue])
+        if product is not None and machine.multiplies_tiles(product.dtype) and taken:
+            out.append(TilePart(product, machine, epilogue))
+        return out
 
 
 class DotPart(Part):
@@ -365,97 +286,4 @@ class DotPart(Part):
             unroll=columns["unroll"], body_size=columns["unroll"] * (tile + loads), reduction=float(self.depth),
             inner_trips=float(self.steps), panel_bytes=panel_bytes, packed=1.0, variant=columns["outer"],
             tasks=np.maximum(1.0, tiles) if self.parallel else 1.0,
-        )  # fmt: skip
-
-
-_REGISTERS = 8
-_DOT_CYCLES, _LOAD_CYCLES = 16.0, 8.0
-"""Cycles from one product to the next, and from one load to the next (Intel's optimization manual)."""
-
-
-class TileRule(ScheduleRule):
-    """This rule takes products of int8 and bfloat16 whose extents tiles divide, or nearly so. They are ``C[row, column] +=
-    A[row, k] * B[k, column]``; of int8 B is signed and A of either sign. A tile has 16 rows or columns, and 64 bytes of steps."""
-
-    name = "tiles"
-    priority = 4
-
-    def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
-        roles = tile_roles(block)
-        return None if roles is None or not pays_packing(block, roles) else Group(block, (block,))
-
-    def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
-        roles = tile_roles(group.anchor)
-        if roles is None or not (machine.int8_tiles if roles.dtype == "int8" else machine.bf16_tiles):
-            return []
-        return [TilePart(group.anchor, roles, machine)]
-
-
-class TilePart(Part):
-    """This part multiplies tiles with the matrix unit. Its decisions are ``tall`` and ``wide``, the tiles of sums;
-    ``across``, the number of column tiles that are multiplied with all rows before the next ones; ``pack``, whether
-    rows of A are first copied to contiguous memory."""
-
-    structure = ("tall", "wide", "pack")
-
-    def __init__(self, block: BlockInfo, roles: Dot, machine: MachineModel) -> None:
-        assert roles.row is not None
-        self.block, self.roles, self.row, self.machine = block, roles, roles.row, machine
-        self.name = f"tiles_{block.name}"
-        self.parallel = worth_threads(machine, [block])
-        multiples = {roles.row: TILE, roles.column: TILE, roles.k: steps_of(roles.dtype)}
-        self.rows, self.columns, self.k = (up_to_multiple(block.extents[v], m) for v, m in multiples.items())
-        across = [d for d in range(1, self.columns // TILE + 1) if self.columns // TILE % d == 0]
-        self.decisions = (
-            Decision("tall", tuple(t for t in (1, 2, 3) if self.rows % (t * TILE) == 0)),
-            Decision("wide", tuple(w for w in (1, 2, 3) if self.columns % (w * TILE) == 0)),
-            Decision("across", tuple(across)),
-            Decision("pack", (0, 1)),
-        )
-
-    def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
-        roles, left = self.roles, self.block.loads[self.roles.left]
-        names = {self.row: "i", self.roles.column: "j", self.roles.k: "k"}
-        tiles = UnitTiles(
-            roles.panels(self.block, TILE, roles.word, shared=self.parallel), row["across"], row["tall"], row["wide"], roles.left,
-            str(left.buffer.dtype), "rows" if row["pack"] else "", shared=self.parallel,
-            axes=" ".join(names[v] for v in self.block.axes),
-        )  # fmt: skip
-        matrix_unit_product(sch, self.block.name, tiles)
-
-    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
-        """Returns which rows fit the tile registers and divide the columns. The sums, all tiles of B and one of A are
-        in registers, and column tiles divide the columns."""
-        tall, wide = columns["tall"], columns["wide"]
-        return np.asarray((tall * wide + 1 + wide <= _REGISTERS) & (columns["across"] % wide == 0))
-
-    def costs(self, columns: Mapping[str, np.ndarray], rows: int) -> Costs:
-        machine, tall, wide, pack = self.machine, columns["tall"], columns["wide"], columns["pack"] > 0
-        steps, deep = self.k // steps_of(self.roles.dtype), self.k * (4 // self.roles.word)  # bytes of a row
-        tiles = (self.rows // TILE) * (self.columns // TILE)
-        groups = tiles / (tall * wide)
-        parts = self.columns / (TILE * columns["across"])
-        part_bytes = self.columns * deep / parts
-        left_bytes, right_bytes = tall * TILE * deep, wide * TILE * deep
-        first_level = left_bytes + right_bytes < 0.75 * machine.l1_bytes
-        loads = groups * steps * (tall + wide)
-        crossing = np.where(pack, 1.0, 1.5)  # rows that begin within a cache line
-        bands = self.rows / (tall * TILE)
-        fits = part_bytes < 0.5 * machine.l2_bytes
-        result_bytes = 4.0 * self.rows * self.columns
-        return Costs(rows).put(
-            core_cycles=tiles * steps * _DOT_CYCLES * np.where(tall * wide < 4, 52.0 / 16 / (tall * wide), 1.0),
-            load_cycles=loads * _LOAD_CYCLES * crossing,
-            store_cycles=tiles * 2 * TILE + pack * parts * self.rows * deep / machine.vector_bytes * 2,
-            loop_cycles=groups * (60.0 + 2.0 * steps),
-            l2_bytes=groups * (right_bytes + np.where(first_level, 0.3, 1.0) * left_bytes),
-            l3_bytes=np.where(fits, right_bytes * self.columns / (wide * TILE), bands * self.columns * deep)
-            + parts * self.rows * deep + result_bytes,
-            pack_bytes=2.5 * self.columns * deep,
-            flops=self.block.flops, regions=2.0 * self.parallel,
-            lanes_used=float(TILE), rows=tall, columns=wide, accumulators=tall * wide,
-            registers=tall * wide + wide + 1, loads_per_fma=(tall + wide) / (tall * wide), unroll=1.0,
-            body_size=tall * wide + tall + wide, reduction=float(self.k), inner_trips=float(steps),
-            panel_bytes=right_bytes, packed=1.0 + pack, variant=pack,
-            tasks=np.maximum(1.0, bands * parts) if self.parallel else 1.0,
         )  # fmt: skip

@@ -119,7 +119,7 @@ class MatrixProduct:
             for use, turned in zip((roles.left, roles.right), self.turned, strict=True)
         }
         copies, out = in_product_form(
-            sch, block, ProductAxes.of(self.product, multiples[2]), [orders[id(use)] for use in info.loads],
+            sch, block, ProductAxes.of(info, roles, multiples[2]), [orders[id(use)] for use in info.loads],
             multiples, after, [b.name for b in self.product.padding],
         )  # fmt: skip
         copied = {id(use): copy for use, copy in zip(info.loads, copies, strict=True)}

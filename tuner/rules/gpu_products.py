@@ -179,7 +179,7 @@ class ThreadTilesPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         block, roles, step = self.block, self.roles, row["step"]
         tiles = ThreadTiles(
-            ProductAxes.of(self.product, step), (row["row_turns"], row["row_threads"], row["row_elements"]),
+            ProductAxes.of(block, roles, step), (row["row_turns"], row["row_threads"], row["row_elements"]),
             (row["column_turns"], row["column_threads"], row["column_elements"]), step, row["versions"],
             self._lanes_of_result(row["column_elements"]),
         )  # fmt: skip

@@ -21,9 +21,9 @@ from ...schedule import Schedule
 from ...tir.annotations import ATOMIC
 from ...tir.expr import Var
 from ...tir.stmt import Buffer
-from ..cost.axis_roles import row_group, rows_agree
+from ..cost.axis_roles import product_axes, row_group, rows_agree
 from ..cost.cost_features import Columns, Costs, ceil_div
-from ..cost.gpu_model import GpuModel, product_axes, share_used, special_operations, touched_bytes
+from ..cost.gpu_model import GpuModel, share_used, special_operations, touched_bytes
 from ..cost.machine_model import MachineModel
 from ..loop_steps import extent_of, fuse_all, loops_within, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use, copies

@@ -1,4 +1,4 @@
-"""Brings sums of products of any number of axes into one form for GPUs: ``C[b, i, j] += A[b, i, k] * B[b, k, j]``.
+"""Brings sums of products of any number of axes into one form: ``C[b, i, j] += A[b, i, k] * B[b, k, j]``.
 
 Axes are fused, operands are found by the fused axes in the copies to shared memory, and what tiles are longer than an axis is filled with
 zeros there. So convolutions, batches, heads and the layers of networks are scheduled as one product.
@@ -13,7 +13,7 @@ from typing import Any
 
 from ...schedule import Schedule
 from ...tir.expr import IntImm, Var
-from ..cost.gpu_model import GpuProduct
+from ..cost.axis_roles import ProductRoles
 from ..program import BlockInfo, Use
 
 
@@ -32,9 +32,8 @@ class ProductAxes:
     run: int = 1
 
     @classmethod
-    def of(cls, product: GpuProduct, step: int) -> ProductAxes:
+    def of(cls, block: BlockInfo, roles: ProductRoles, step: int) -> ProductAxes:
         """Returns the axes of a product for tiles of ``step`` steps. Axes of one value count as rows."""
-        block, roles = product.block, product.roles
         rows = [v for v in block.spatial if v in roles.rows or block.extents[v] == 1]
         batch, own, columns, reduced = [
             tuple([block.axes.index(v) for v in axes]) for axes in (roles.batch, rows, roles.columns, block.reduce)

@@ -407,7 +407,8 @@ class ElementwiseRule(ScheduleRule):
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
         if group.anchor.is_reduction or not group.anchor.spatial:
             return [PlainPart(group.anchor, machine)]
-        return [ElementwisePart(group.anchor, machine)]
+        part = ElementwisePart(group.anchor, machine)
+        return [part, ElementwisePart(group.anchor, machine, wide=True)] if part.may_be_wide() else [part]
 
 
 def _is_flat(block: BlockInfo) -> bool:
@@ -453,6 +454,26 @@ def _step_of(access: Access, axis: Var) -> int | None:
     return total
 
 
+def _fill_a_vector(block: BlockInfo, lanes: int) -> int:
+    """Returns how many of the last axes together have as many elements as a vector, or all of them."""
+    size = 1
+    for count, axis in enumerate(reversed(block.spatial), 1):
+        size *= block.extents[axis]
+        if size >= lanes:
+            return count
+    return len(block.spatial)
+
+
+def _joins(use: Use, block: BlockInfo, count: int) -> bool:
+    """Returns whether the last ``count`` axes lie one within the other, as one contiguous axis, in an array."""
+    size = 1
+    for axis in reversed(block.spatial[-count:]):
+        if block.extents[axis] > 1 and use.step(axis) != size:
+            return False
+        size *= block.extents[axis]
+    return True
+
+
 def _innermost(block: BlockInfo) -> Var:
     """Returns the last spatial axis that has more than one value; the last one where none has."""
     return next((v for v in reversed(block.spatial) if block.extents[v] != 1), block.spatial[-1])
@@ -486,13 +507,16 @@ _LONGEST_PERIOD = 16
 """The number of vectors up to which a period of indices is one iteration."""
 
 
-def _vectors_of_a_period(block: BlockInfo, axis: Var, lanes: int) -> int:
-    """Returns after how many vectors along ``axis`` the lanes of ``i % 3`` or ``i // 3`` repeat.
+def _vectors_of_a_period(block: BlockInfo, axes: Sequence[Var], lanes: int) -> int:
+    """Returns after how many vectors along neighbouring ``axes`` the lanes of ``i % 3`` or ``i // 3`` repeat.
 
-    In iterations of so many vectors the place of each lane is known. It is 1 where that is soon or too late.
+    In iterations of so many vectors the place of each lane is known. It is 0 where that is too late.
     """
-    period = math.lcm(lanes, *divisors_of(block)[block.axes.index(axis)]) // lanes
-    return period if period <= _LONGEST_PERIOD else 1
+    period, size, divisors = lanes, 1, divisors_of(block)
+    for axis in reversed(axes):
+        period = math.lcm(period, *[size * n for n in (1, *divisors[block.axes.index(axis)])])
+        size *= block.extents[axis]
+    return period // lanes if period <= _LONGEST_PERIOD * lanes else 0
 
 
 def _whole_periods(unit: int) -> list[int]:
@@ -508,28 +532,32 @@ class ElementwisePart(Part):
     """This part makes one parallel loop outside and one vector loop inside. Its decision is ``vectors`` per iteration;
     for a transpose also ``tile``, the rows of a tile, and ``staged``, whether it is copied to scratch memory first.
 
-    A row of parts, each of whole vectors, is written out (``apart``), so that no condition is left.
+    A row of parts, each of whole vectors, is written out (``apart``), so that no condition is left. With ``wide`` so many
+    short axes are joined that they fill a vector, and the arrays in which they do not lie in line are gathered.
     """
 
     structure = ("vectors", "tile", "staged")
 
-    def __init__(self, block: BlockInfo, machine: MachineModel) -> None:
-        self.block, self.machine = block, machine
+    def __init__(self, block: BlockInfo, machine: MachineModel, *, wide: bool = False) -> None:
+        self.block, self.machine, self.wide = block, machine, wide
         self.lanes = machine.lanes(block.itemsize)
         self.parallel = worth_threads(machine, [block])
         self.flat = _is_flat(block)
         found = None if self.flat else _transposed(block)
         self.across: Var | None = None if found is None else found[0]
         self.jumping: Use | None = None if found is None else found[1]
-        self.name = ("transpose_" if self.across is not None else "map_") + block.name
+        self.name = ("transpose_" if self.across is not None else "map_wide_" if wide else "map_") + block.name
         self.joined = 0
         self.copies = isinstance(block.block.body, BufferStore) and isinstance(block.block.body.value, BufferLoad)
         self.conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
         self.together = 1 if self.flat or self.across is not None or self.conditional else _in_line(block, self.lanes)
+        if wide:
+            self.together = _fill_a_vector(block, self.lanes)
         self.inner = block.spatial_size if self.flat else block.extents[_innermost(block)]
         if self.together > 1:
             self.inner = math.prod(block.extents[v] for v in block.spatial[-self.together :])
-        self.unit = 1 if self.flat else _vectors_of_a_period(block, _innermost(block), self.lanes)
+        along = block.spatial[-self.together :] if wide else (_innermost(block),)
+        self.unit = 1 if self.flat else _vectors_of_a_period(block, along, self.lanes) or 1
         vectors = up_to(math.ceil(self.inner / self.lanes), *_whole_periods(self.unit))
         if (
             self.flat and len(block.spatial) > 1
@@ -542,7 +570,7 @@ class ElementwisePart(Part):
             vectors = tuple(v for v in vectors if v * self.lanes <= self.inner) or vectors[:1]
         between = _whole_between(block)
         whole = tuple(v for v in vectors if between % (v * self.lanes) == 0)
-        self.apart = self.conditional and bool(whole) and between > 0 and self.across is None
+        self.apart = self.conditional and not wide and bool(whole) and between > 0 and self.across is None
         self.apart = self.apart and self.inner <= _WRITTEN_OUT * self.lanes and self.inner % self.lanes == 0
         self.decisions = (Decision("vectors", whole if self.apart else vectors),)
         if self.across is not None:
@@ -551,6 +579,18 @@ class ElementwisePart(Part):
             self.decisions += (Decision("tile", up_to(length, 4, 8, 16, 32, 64)),)
             if self._may_stage():
                 self.decisions += (Decision("staged", (0, 1)),)
+
+    def may_be_wide(self) -> bool:
+        """Returns whether the innermost axis fills half a vector at most, and others lie in line with it in the result."""
+        block = self.block
+        if self.flat or self.together > 1 or self.across is not None or 2 * self.inner > self.lanes:
+            return False
+        count = _fill_a_vector(block, self.lanes)
+        return (
+            count > 1
+            and _vectors_of_a_period(block, block.spatial[-count:], self.lanes) > 0
+            and all(_joins(use, block, count) for use in block.stores)
+        )
 
     def _neighbours(self, across: Var) -> int:
         """Returns how many axes, with the short one inside them, lie as one axis in all arrays."""
@@ -714,8 +754,10 @@ class ElementwisePart(Part):
 
     def _is_strided(self, use: Use) -> bool:
         """Returns whether the lanes of a vector of ``use`` lie far apart, or at places that are not known."""
-        inner = _innermost(self.block)
-        step = use.step(inner)
+        if self.wide:
+            together = self.block.spatial[-self.together :]
+            return not _joins(use, self.block, self.together) and any(use.step(v) != 0 for v in together)
+        step = use.step(_innermost(self.block))
         return step > NEAR if step is not None else self.unit == 1
 
     def _gathered(self, use: Use, columns: Mapping[str, np.ndarray], staged: np.ndarray) -> np.ndarray:
@@ -874,7 +916,7 @@ class ColumnPart(Part):
         self.lanes = machine.lanes(block.itemsize)
         self.parallel = worth_threads(machine, [block])
         self.name = f"columns_{block.name}"
-        self.unit = _vectors_of_a_period(block, self.inner, self.lanes)
+        self.unit = _vectors_of_a_period(block, (self.inner,), self.lanes) or 1
         vectors = max(1, block.extents[self.inner] // self.lanes)
         self.decisions = (Decision("vectors", up_to(vectors, *_whole_periods(self.unit))),)
 
@@ -980,7 +1022,7 @@ class RowPart(Part):
         1 where registers do not hold the partial results of so many vectors.
         """
         along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
-        period = _vectors_of_a_period(block, along[-1], self.lanes) if along else 1
+        period = _vectors_of_a_period(block, along[-1:], self.lanes) or 1 if along else 1
         return period if 2 * period <= self.machine.registers else 1
 
     def _last_extent(self) -> int:

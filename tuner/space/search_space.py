@@ -24,7 +24,7 @@ from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form, compute_once
-from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_roles
+from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
@@ -261,10 +261,10 @@ class Space:
         if self.target.is_gpu:
             return True
         machine = self.machine
-        tiles = tile_roles(block) if machine.bf16_tiles else None
-        roles = tiles or dot_roles(block)
+        roles = dot_roles(block)
         if roles is None or roles.dtype != "bfloat16" or not pays_packing(block, roles):
             return False
+        tiles = tile_product(block) if machine.bf16_tiles else None
         return tiles is not None or dot_form(block, roles, machine) is not None
 
     def _tables(self, rule: ScheduleRule, program: ProgramInfo, group: Group) -> list[RowTable]:

@@ -8,6 +8,9 @@ returns nothing. Sums of floats come out in the order of the threads' arrival, w
 ``atomic_add_pair(address, first, second)`` adds to an element at a multiple of four bytes and to the next one, each for itself:
 two numbers of 16 bits by one instruction.
 
+``atomic_fetch_add(address, value)`` and its relatives (:data:`CHANGES`) change the element and return what it was. They also order
+memory: what a thread wrote before is seen by a thread that reads the element later.
+
 Operations of other machines (:data:`UNSUPPORTED`) can be printed, parsed and scheduled, but no code generator supports them.
 """
 
@@ -128,6 +131,63 @@ atomic_add_pair = Operation(
     "atomic_add_pair", ("address", "first", "second"), "add to two neighbouring elements, to each of them at once",
     _added_pair, evaluate=_add_pair, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
 )  # fmt: skip
+
+
+def _changed(*names: str) -> Callable[[Sequence[Expr], str | None], str]:
+    """Returns the type rule of an operation that changes elements of types whose names begin with one of ``names``."""
+
+    def rule(args: Sequence[Expr], dtype: str | None) -> str:
+        place = args[0]
+        if not (isinstance(place, Call) and place.op == "tir.address_of"):
+            raise TypeError(f"takes T.address_of(an element), not {place}")
+        kept = place.args[0].dtype
+        if not kept.startswith(names) or kept.lanes > 1:
+            raise TypeError(f"changes elements of the types {', '.join(names)}, not {kept}")
+        for value in args[1:]:
+            if value.dtype != kept:
+                raise TypeError(f"changes an element of type {kept} by {value.dtype}; cast the value")
+        return kept
+
+    return rule
+
+
+def _change(
+    name: str, meaning: str, new: Callable[..., Any], parameters: Sequence[str] = ("value",), floats: bool = True
+) -> Operation:
+    """Returns the row of an operation that changes an element and returns what it was."""
+
+    def evaluate(dtype: DType, types: Sequence[DType]) -> Callable[..., Any]:
+        def run(there: np.ndarray, *values: Any) -> Any:
+            old = there[0].copy()
+            there[0] = new(old, *[np.asarray(v, there.dtype)[()] for v in values])
+            return old
+
+        return run
+
+    kinds = ("int32", "int64", "uint32", "uint64", *(("float32", "float64") if floats else ()))
+    return Operation(
+        name, ("address", *parameters), f"the element at an address, which becomes {meaning} at once", _changed(*kinds),
+        evaluate=evaluate, effect=Effect.WRITES, lanes=Lanes.IN_ORDER,
+    )  # fmt: skip
+
+
+atomic_fetch_add = _change("atomic_fetch_add", "its sum with the value", np.add)
+atomic_fetch_max = _change("atomic_fetch_max", "the larger one of both", np.maximum)
+atomic_fetch_min = _change("atomic_fetch_min", "the smaller one of both", np.minimum)
+atomic_fetch_and = _change("atomic_fetch_and", "the bits that both have", np.bitwise_and, floats=False)
+atomic_fetch_or = _change("atomic_fetch_or", "the bits of both", np.bitwise_or, floats=False)
+atomic_fetch_xor = _change("atomic_fetch_xor", "the bits that one of both has", np.bitwise_xor, floats=False)
+atomic_exchange = _change("atomic_exchange", "the value", lambda old, value: value)
+atomic_compare_exchange = _change(
+    "atomic_compare_exchange", "the value where it equals what is expected",
+    lambda old, expected, value: value if old == expected else old, ("expected", "value"),
+)  # fmt: skip
+
+CHANGES = (
+    atomic_fetch_add, atomic_fetch_max, atomic_fetch_min, atomic_fetch_and, atomic_fetch_or, atomic_fetch_xor, atomic_exchange,
+    atomic_compare_exchange,
+)  # fmt: skip
+"""The operations that change an element at once and return what it was."""
 
 
 def _foreign(name: str, meaning: str, effect: Effect, lanes: Lanes, name_first: bool = True) -> Operation:

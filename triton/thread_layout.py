@@ -1,0 +1,171 @@
+"""Which thread of a GPU computes which element of a value, and which values lie in registers.
+
+All loop nests over one shape with one fast axis give an element to the same thread, so that what is only read where it was
+written needs no shared memory (:func:`own_registers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..tir.expr import BufferLoad, Expr, Var, const, same
+from ..tir.expr.dtype import DType
+from ..tir.expr.node import IRNode
+from ..tir.stmt import Allocate, Buffer, BufferStore, For, Stmt
+
+THREAD_AXIS = "threadIdx.x"
+NARROWEST = 16
+"""The number of threads along the fast axis, where a block has several dimensions and so many elements there."""
+MOST_UNROLLED = 128
+"""Loops of one thread over at most so many elements are written out."""
+
+
+@dataclass(frozen=True)
+class ThreadLayout:
+    """The threads along each dimension of a shape. ``fast``: the dimension along which neighbouring threads differ."""
+
+    shape: tuple[int, ...]
+    fast: int
+    along: tuple[int, ...]
+
+    @staticmethod
+    def of(shape: Sequence[int], fast: int, threads: int) -> ThreadLayout:
+        """Return the layout of a shape on at most so many threads."""
+        total = 1
+        for n in shape:
+            total *= n
+        others = total // shape[fast]
+        along = [1] * len(shape)
+        along[fast] = min(shape[fast], threads if others == 1 else max(NARROWEST, threads // others))
+        left = threads // along[fast]
+        for d in reversed(range(len(shape))):
+            if d != fast:
+                along[d] = min(shape[d], left)
+                left //= along[d]
+        return ThreadLayout(tuple(shape), fast, tuple(along))
+
+    @property
+    def threads(self) -> int:
+        """The threads that have elements."""
+        out = 1
+        for n in self.along:
+            out *= n
+        return out
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The elements of a thread along each dimension."""
+        return tuple([n // c for n, c in zip(self.shape, self.along, strict=True)])
+
+    def nest(self, index: DType) -> ThreadNest:
+        """Return new variables for a loop nest."""
+        thread = Var("thread", index)
+        order = [self.fast, *[d for d in reversed(range(len(self.shape))) if d != self.fast]]
+        lanes: list[Expr] = [const(0, index)] * len(self.shape)
+        places: list[Expr] = [const(0, index)] * len(self.shape)
+        loops: list[tuple[Var, int]] = []
+        below, last = 1, [d for d in order if self.along[d] > 1][-1:]
+        for d in order:
+            count, steps = self.along[d], self.steps[d]
+            at: Expr | None = None
+            if count > 1:
+                at = thread if below == 1 else thread // const(below, index)
+                at = at if [d] == last else at % const(count, index)
+                below *= count
+            if steps > 1:
+                step = Var(f"i{d}", index)
+                loops.append((step, steps))
+                places[d] = step
+                far = step * const(count, index) if count > 1 else step
+                at = far if at is None else far + at
+            if at is not None:
+                lanes[d] = at
+        numbers = {d: places[d] for d in range(len(self.shape))}
+        return ThreadNest(self, thread, tuple(lanes), tuple(numbers.values()), tuple(reversed(loops)))
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadNest:
+    """The variables of one loop nest over the elements of a block.
+
+    They are the thread, the element's indices ``lanes``, and its indices among those of its thread, ``places``, over which the
+    loops run.
+    """
+
+    layout: ThreadLayout
+    thread: Var
+    lanes: tuple[Expr, ...]
+    places: tuple[Expr, ...]
+    loops: tuple[tuple[Var, int], ...]
+
+    def around(self, body: Stmt, without: Sequence[Expr] = ()) -> Stmt:
+        """Return loops over the elements of a thread, apart from those over some of its places."""
+        count = 1
+        for _, n in self.loops:
+            count *= n
+        kind = "unrolled" if count <= MOST_UNROLLED else "serial"
+        for var, n in reversed(self.loops):
+            if not any(var is v for v in without):
+                body = For(var, const(0, var.dtype), const(n, var.dtype), kind, body)
+        return body
+
+    def on_threads(self, body: Stmt) -> Stmt:
+        """Return a body for all threads that have elements; for a block of one element it is the body."""
+        if self.layout.threads == 1:
+            return body
+        zero, count = const(0, self.thread.dtype), const(self.layout.threads, self.thread.dtype)
+        return For(self.thread, zero, count, "thread_binding", body, THREAD_AXIS)
+
+
+def own_registers(body: Stmt, nests: Mapping[Var, ThreadNest]) -> Stmt:
+    """Return ``body`` with shared memory that each thread uses for its own elements alone as memory of the thread.
+
+    ``nests``: the loop nests by the variables of their threads.
+    """
+    layouts: dict[Buffer, ThreadLayout | None] = {}
+
+    def own(buffer: Buffer, indices: Sequence[Expr], nest: ThreadNest | None) -> bool:
+        return (
+            nest is not None
+            and len(indices) == len(nest.lanes)
+            and tuple([int(n) for n in buffer.shape]) == nest.layout.shape  # type: ignore[call-overload]
+            and all([same(a, b) for a, b in zip(indices, nest.lanes, strict=True)])
+        )
+
+    def look(n: IRNode, nest: ThreadNest | None) -> None:
+        if isinstance(n, For) and n.loop_var in nests:
+            nest = nests[n.loop_var]
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer.scope == "shared":
+            known = layouts.setdefault(n.buffer, nest.layout if nest is not None else None)
+            if known is not None and not (nest is not None and known == nest.layout and own(n.buffer, n.indices, nest)):
+                layouts[n.buffer] = None
+        for child in n.children():
+            look(child, nest)
+
+    look(body, None)
+    private = {
+        b: b.with_(shape=tuple([const(n, b.shape[0].dtype) for n in layout.steps]), scope="local")
+        for b, layout in layouts.items()
+        if layout is not None
+    }
+    if not private:
+        return body
+
+    def rewritten(n: IRNode, nest: ThreadNest | None) -> IRNode:
+        if isinstance(n, For) and n.loop_var in nests:
+            nest = nests[n.loop_var]
+        if isinstance(n, BufferLoad) and n.buffer in private:
+            assert nest is not None
+            return BufferLoad(private[n.buffer], nest.places)
+        made = n.map_children(lambda c: rewritten(c, nest))
+        if isinstance(made, BufferStore) and made.buffer in private:
+            assert nest is not None
+            return BufferStore(private[made.buffer], made.value, nest.places)
+        if isinstance(made, Allocate) and made.buffer in private:
+            return Allocate(private[made.buffer], made.body, made.annotations)
+        return made
+
+    out = rewritten(body, None)
+    assert isinstance(out, Stmt)
+    return out
