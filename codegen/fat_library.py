@@ -13,7 +13,7 @@ from .llvm.jit import optimize_and_compile
 from .lowered import NO_VERSION, LoweredFunc
 from .machine.target import Target
 from .machine.target_text import TargetError
-from .runtime.export import link_shared, write_cxx
+from .runtime.export import called_blas, link_shared, write_cxx
 from .runtime.module import Module
 from .runtime.packages import checked_version, write_packages
 from .runtime.runtime_ir import ALONE, SHARED_STATE, runtime_ir
@@ -59,7 +59,12 @@ def export_fat(versions: Sequence[Module], path: Path | str, *, version: str | N
     header = path.with_suffix(".h")
     note = f"/* Which version the library picked: {', '.join(f'{n}: {m.target.mcpu}' for n, m in enumerate(versions))}; -1: none. */"
     write_file(header, c_header(functions, header.name, [note, f"int32_t {functions[0].name}_version(void);"]))
-    return [path, header, write_cxx(functions, header), *write_packages(path, [f.name for f in functions], version)]
+    return [
+        path,
+        header,
+        write_cxx(functions, header),
+        *write_packages(path, [f.name for f in functions], version, called_blas(objects, base)),
+    ]
 
 
 def _check(target: Target) -> None:

@@ -42,6 +42,7 @@ from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..codegen.late_tables import TARGET_KINDS
 from ..codegen.lower.loop_annotations import UNROLL_FACTOR
 from ..codegen.lowered import size_vars, symbol_problem, usable_symbol
+from ..codegen.machine.blas import told_calls
 from ..graph.graph import Graph
 from ..graph.value_dependent import ValueDependentGraph
 from ..pages import card, code_html, did_you_mean, folded, seconds_text, share_text, table
@@ -396,6 +397,11 @@ class Plan:
     for_any_size: bool = False
 
     __repr__ = short_repr("kind", "origin", "target")
+
+    def __post_init__(self) -> None:
+        told = told_calls(self.scheduled, self.target)
+        if not self.origin.endswith(told):
+            object.__setattr__(self, "origin", self.origin + told)
 
     def _repr_html_(self) -> str:
         return plan_html(self)

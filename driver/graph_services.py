@@ -103,7 +103,7 @@ class _Predictions:
 
     def _predicted(self, kernel: Kernel) -> float:
         space = Space(kernel.func, self.machine, rules=self.rules)
-        return min((variant.seconds for variant in space.variants), default=math.inf)
+        return min((variant.seconds for variant in space.variants if not variant.measured_only), default=math.inf)
 
 
 def _is_plain(part: Any) -> bool:

@@ -67,6 +67,10 @@ class MethodSignatures:
         """Let ``block`` write into a new buffer of ``storage_scope``, and copy that to the buffer it wrote before."""
         raise NotImplementedError
 
+    def call_blas(self, block: Block) -> None:
+        """Compute a matrix product by a call of the BLAS library that the target names."""
+        raise NotImplementedError
+
     def compute_at(self, block: Block, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1) -> None:
         """Move a producer under ``loop``, where it computes the elements that its consumers there need."""
         raise NotImplementedError

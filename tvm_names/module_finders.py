@@ -14,7 +14,7 @@ from typing import Any
 ABSENT = {
     "auto_scheduler": "te tensors are tuned by tilewright.tune([A, B, C]), which needs no template, and built by tilewright.build(…, db=)",
     "autotvm": "te tensors are tuned by tilewright.tune([A, B, C]), which needs no template, and built by tilewright.build(…, db=)",
-    "contrib": "module.export('x.so') links a library by the compiler that is there",
+    "contrib": "module.export('x.so') links a library by the compiler that is there; Schedule.call_blas and -libs=cblas call BLAS",
     "dlight": "functions without a schedule get the analytic model's: tilewright.build(func)",
     "micro": "C for microcontrollers comes from target 'c -mcpu=…' and module.export('x.c')",
     "register_func": "Python functions are not called from kernels; an operation of your own is tir.intrinsics.register_operation's",

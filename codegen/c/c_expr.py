@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 
+from ...tir.blas_calls import ROUTINES
 from ...tir.expr import (
     EQ,
     LT,
@@ -29,6 +30,7 @@ from ...tir.expr.intrinsics.number_operations import DOT_PRODUCTS
 from ..backend.analyses import whole_in_range
 from ..backend.emitter import constant_of, expand_dot
 from ..lower.tile_accesses import tile_access
+from ..machine.blas import called_library, product_c
 from .c_stmt import CScope, element
 from .inline_functions import c_type, scalar_type
 
@@ -424,7 +426,10 @@ def _call_extern(em: CScope, e: Call) -> str:
     name = e.args[0]
     assert isinstance(name, StringImm)
     args = e.args[1:]
-    if name.value.removesuffix("f") not in _MATH and name.value not in em.helpers.defined:
+    if name.value in ROUTINES:
+        library = called_library(em.target, "the program", [e])
+        em.helpers.lines.setdefault(name.value, product_c(library, ROUTINES[name.value], name.value))
+    elif name.value.removesuffix("f") not in _MATH and name.value not in em.helpers.defined:
         types = ", ".join("void *" if a.dtype == "handle" else scalar_type(a.dtype) for a in args)
         declaration = f"extern {scalar_type(e.dtype)} {name.value}({types or 'void'});"
         em.helpers.lines.setdefault(f"extern {name.value}", declaration)

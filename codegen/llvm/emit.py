@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from ...tir.blas_calls import ROUTINES, blas_calls
 from ...tir.expr import EQ, GE, GT, LE, LT, NE, BufferLoad, DType, Expr, Let, Mul, Var
 from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.intrinsics import OPERATIONS
@@ -14,6 +15,7 @@ from ...tir.walk import LEAVES
 from ..backend.analyses import divisor_range
 from ..backend.emitter import EXPRESSIONS, STATEMENTS, EmitError, EmitterTables
 from ..lowered import REGISTER_SCOPE, LoweredFunc, Param
+from ..machine.blas import called_library, product_ir
 from ..machine.target_text import TargetError
 from . import llvm_expr, llvm_stmt, loads_stores
 from .function_builder import float_constant, llvm_type
@@ -132,7 +134,7 @@ def emit(lowered: LoweredFunc) -> str:
     parallel loops.
 
     The function returns 0 for success, n when the n-th assertion failed, and a key of ``FAILURES``. It refers to ``tw_parallel_for``,
-    ``tw_alloc``, ``tw_free`` and ``tw_tiles``.
+    ``tw_alloc``, ``tw_free`` and ``tw_tiles``, and to a BLAS library where it calls one.
     """
     return module_text(lowered, LlvmUnit(lowered, TABLES), LlvmEmitter)
 
@@ -151,6 +153,7 @@ def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]
     entries = [text for entry in ENTRIES for text in entry(fn, lowered, params)]
     for refuse in CHECKS:
         refuse(lowered, unit.declarations)
+    products = blas_functions(lowered, unit.declarations)
     pieces = [
         f"; ModuleID = '{lowered.name}'",
         *[remark for remark, holds in REMARKS.items() if holds(lowered.func.body)],
@@ -162,16 +165,33 @@ def module_text(lowered: LoweredFunc, unit: LlvmUnit, emitter: type[LlvmEmitter]
         *entries,
         fn.text(),
         *unit.functions,
+        *products,
         *unit.named_metadata(),
         *[f"!{n} = {text}" for text, n in unit.metadata.items()],
     ]
     return "\n".join(pieces) + "\n"
 
 
+def blas_functions(lowered: LoweredFunc, declarations: dict[str, str]) -> list[str]:
+    """Return the definitions of the matrix products that the code calls, and declare what they call in place of them."""
+    calls = blas_calls(lowered.func.body)
+    if not calls:
+        return []
+    library = called_library(lowered.target, lowered.name, calls)
+    texts = []
+    for symbol in sorted(ROUTINES.keys() & declarations):
+        del declarations[symbol]
+        needed, text = product_ir(library, ROUTINES[symbol], symbol, lowered.target.num_cores)
+        texts.append(text)
+        for line in needed:
+            declarations.setdefault(line.split("@", 1)[1].split("(", 1)[0], line)
+    return texts
+
+
 # Refuses code that calls functions which its target does not have.
 
 _MEMORY = frozenset(("tw_alloc", "tw_free"))
-_RUNTIME = _MEMORY | {"tw_parallel_for", "tw_tiles"}
+_RUNTIME = _MEMORY | {"tw_parallel_for", "tw_tiles", *ROUTINES}
 """The runtime's functions that code may call; a module of WebAssembly has its own memory."""
 
 _LIBRARY = {row.c_name + end for row in OPERATIONS.values() if row.c_name for end in ("", "f")}

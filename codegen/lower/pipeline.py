@@ -37,6 +37,7 @@ from .insert_prefetches import insert_prefetches
 from .interleave_stores import interleave_stores
 from .join_split_indices import join_split_indices
 from .legalize_loops import legalize_vector_loops, loops_for_hls, remove_unit_loops, serialize_vector_loops
+from .limit_library_threads import limit_library_threads
 from .loop_annotations import (
     HORIZONTAL,
     NONTEMPORAL,
@@ -158,6 +159,7 @@ PASSES: tuple[Pass, ...] = (
     _step(drop_assumptions, ["tir.assume"]),
     _step(loops_for_hls, [VECTORIZED, UNROLLED, UNROLL_FACTOR], target=True),
     _step(serialize_vector_loops, [VECTORIZED, HORIZONTAL, NONTEMPORAL, PREFETCH_DISTANCE, PREFETCH_NEXT], target=True),
+    _step(limit_library_threads, ["tir.call_extern"]),
     _step(place_init, [INIT], [IfThenElse]),
     _step(flatten_blocks),
     _step(check_accesses),
@@ -194,7 +196,7 @@ PASSES: tuple[Pass, ...] = (
 
 PLAIN_PASSES: tuple[Pass, ...] = tuple([
     p for p in PASSES
-    if p.name in ("drop_assumptions", "place_init", "flatten_blocks", "check_accesses", "lower_storage_types", "widen_half_floats", "lower_math", "lower_horizontal")
+    if p.name in ("drop_assumptions", "limit_library_threads", "place_init", "flatten_blocks", "check_accesses", "lower_storage_types", "widen_half_floats", "lower_math", "lower_horizontal")
 ])  # fmt: skip
 """The passes that a function without special loop kinds needs: nothing is simplified, hoisted, unrolled or kept in
 registers. The results are a reference that shares little with the other passes."""

@@ -4,11 +4,13 @@ a C compiler."""
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ...pages import did_you_mean
 from ..late_tables import TARGET_KINDS, load_installed
+from .blas import DEFAULT, blas_library
 from .cpu import IMPLIES, Caches, available_cores, enabled_features, features_left, generic_caches, host, parse_attrs
 from .named_targets import NAMED_TARGETS
 from .target import SCALABLE, Target
@@ -70,9 +72,10 @@ def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, An
     facts = _native(options, attrs) if kind == "native" else _other(kind, options, attrs)
     triple, enabled = facts["triple"], facts["_enabled"]
     width, cores = _width(options, triple, enabled), _cores(target, kind, options, flags, facts)
-    tile = _winograd(options)
+    tile, blas = _winograd(options), _blas(target, kind, options, facts)
     return facts | {
         "arch": arch_of(triple),
+        "blas": blas,
         "flags": flags,
         "full_triple": full_triple(triple),
         "has_runtime": kind == "native" or has_runtime(triple),
@@ -83,7 +86,7 @@ def facts_of(target: Any, kind: str, options: Mapping[str, Any]) -> dict[str, An
         "num_vector_registers": _vector_registers(arch_of(triple), enabled, width),
         "vector_bits": width,
         "winograd": tile,
-        "_text": _canonical(kind, {**facts, "winograd": tile}, attrs, width, cores, flags),
+        "_text": _canonical(kind, {**facts, "winograd": tile, "blas": blas}, attrs, width, cores, flags),
     }
 
 
@@ -144,6 +147,32 @@ def _winograd(options: Mapping[str, Any]) -> int:
     return int(value)
 
 
+def _blas(target: Any, kind: str, options: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """Returns the BLAS library that is asked for, by its name or path, or an empty text. It is opened, so that a wrong one is
+    refused here."""
+    wanted = [word for word in str(options.get("libs", "")).split(",") if word]
+    for word in wanted:
+        if word != "cblas":
+            raise TargetError(f"target {target!r}: no library -libs={word}; there is cblas, and -blas names which one")
+    if not wanted:
+        if "blas" in options:
+            raise TargetError(
+                f"target {target!r}: -blas={options['blas']} needs -libs=cblas, which says that it is called"
+            )
+        return ""
+    if (
+        kind != "native"
+        and _is_foreign(facts["triple"], facts["mcpu"])
+        and arch_of(facts["triple"]) != arch_of(default_triple())
+    ):
+        raise TargetError(
+            f"target {target!r}: -libs=cblas calls a library of this machine, not of {facts['triple']}; a C file made here, "
+            "target c, calls any library through a macro"
+        )
+    name = str(options.get("blas") or os.environ.get("TILEWRIGHT_BLAS", "").strip() or DEFAULT)
+    return blas_library(name).name
+
+
 def _vector_registers(arch: str, enabled: frozenset[str], width: int) -> int:
     if arch in ("aarch64", "riscv64") or "avx512vl" in enabled:
         return 32
@@ -188,6 +217,8 @@ def _canonical(
         parts.append(f"-vector-width={width}")
     if facts["winograd"] != _WINOGRAD[0]:
         parts.append(f"-winograd={facts['winograd']}")
+    if facts["blas"]:
+        parts += ["-libs=cblas", f"-blas={shlex.quote(facts['blas'])}"]
     return " ".join([*parts, f"-num-cores={cores}", *[f"-{name}" for name in flags]])
 
 

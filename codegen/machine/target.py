@@ -12,13 +12,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...tir.expr import DType
 from ..late_tables import TARGET_KINDS
 from .cpu import Caches
 from .named_targets import options_of_mapping, split
 from .target_text import TargetError, spelled
+
+if TYPE_CHECKING:
+    from .blas import BlasLibrary
 
 WARP = 32
 """The threads that run in step and can exchange values."""
@@ -58,7 +61,7 @@ class Target:
     a mapping or keywords do as well: ``Target(kind="llvm", mcpu="skylake", num_cores=2)``. Options: ``-mtriple``,
     ``-mcpu``, ``-mattr=+a,-b``, ``-num-cores=N``, ``-vector-width=BITS`` (narrower vectors than the machine's widest),
     ``-winograd=0`` (networks compute no convolution by Winograd's method, which rounds otherwise), or ``2`` or ``4``, its largest
-    tile.
+    tile; ``-libs=cblas`` (matrix products may be calls of a BLAS library of this machine, which ``-blas=LIBRARY`` names).
 
     ``Target("c")`` is any machine with a C99 compiler: its text is strict ISO C, without vector types and threads.
     ``-vector-extensions`` writes GCC's vector types, ``-openmp`` distributes parallel loops, ``-hls`` has HLS pragmas.
@@ -69,7 +72,7 @@ class Target:
     Raises :class:`TargetError` for anything else, and for processors without code.
     """
 
-    __slots__ = ("_enabled", "_text", "arch", "caches", "features", "flags", "full_triple", "has_runtime", "is_freestanding",
+    __slots__ = ("_enabled", "_text", "arch", "blas", "caches", "features", "flags", "full_triple", "has_runtime", "is_freestanding",
                  "kind", "llvm_abi", "mcpu", "model", "num_cores", "num_vector_registers", "triple", "vector_bits", "winograd")  # fmt: skip
     kind: str
     flags: tuple[str, ...]
@@ -86,6 +89,8 @@ class Target:
     num_vector_registers: int
     """The number of vector registers: 32 with AVX-512 (VL for narrower vectors), on AArch64 and RISC-V, else 16."""
     caches: Caches
+    blas: str
+    """The BLAS library that programs may call, by its name or path; empty for none."""
     winograd: int
     """The largest tile of convolutions by Winograd's method in networks; 0 for none."""
     llvm_abi: str
@@ -184,6 +189,15 @@ class Target:
     def is_scalable(self) -> bool:
         """Return whether vector registers are SVE's or RVV's, whose width the target's text gives."""
         return any(self.has(name) for name in SCALABLE)
+
+    @property
+    def blas_library(self) -> BlasLibrary | None:
+        """Return the BLAS library that programs may call, or None."""
+        if not self.blas:
+            return None
+        from .blas import blas_library
+
+        return blas_library(self.blas)
 
     @property
     def has_fma(self) -> bool:
@@ -316,6 +330,8 @@ class Target:
         """Return a fingerprint for the database: SHA-256 (32 hex digits) over CPU model, features, vector width and
         cores. Two machines share records when it is equal."""
         facts = [self.arch, self.model, sorted(self._enabled), self.vector_bits, self.num_cores]
+        library = self.blas_library
+        facts += [] if library is None else [library.identity]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 
     def describe(self) -> dict[str, Any]:

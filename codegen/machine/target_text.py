@@ -39,6 +39,10 @@ TARGET_OPTIONS = (
     TargetOption("num-cores", "N", "threads that a kernel may use; without it all cores of this machine, 1 elsewhere"),
     TargetOption("vector-width", "BITS", "width of vectors: 256; without it the widest of the processor"),
     TargetOption("winograd", "TILE", "largest tile of Winograd's convolutions in networks: 4 (default), 2, 0 for none"),
+    TargetOption("libs", "cblas", "libraries whose functions programs may call: cblas", ("native", "llvm", "c")),
+    TargetOption(
+        "blas", "LIBRARY", "that library: numpy (default), scipy, scipy-openblas64, or a path", ("native", "llvm", "c")
+    ),
     TargetOption("openmp", "", "parallel loops become those of OpenMP", ("c",)),
     TargetOption("vector-extensions", "", "vectors become the vector types of GCC and Clang", ("c",)),
     TargetOption("hls", "", "C for high-level synthesis, with its pragmas", ("c",)),

@@ -1,6 +1,7 @@
 """Exports modules and models as files that need no Python.
 
-The runtime (thread pool, scratch memory) is linked in. The files depend only on libc, pthreads and libm. A shared
+The runtime (thread pool, scratch memory) is linked in. The files depend only on libc, pthreads and libm, and on the BLAS
+library that they call, if any: a shared library names it and its folder. A shared
 library needs a linker: the first one found among ``$CC``, cc, gcc, clang and ld.lld (for another architecture: its
 cross compiler), else the one of the Python package ``ziglang``. No other export needs a tool.
 
@@ -37,8 +38,9 @@ from ..c.c_header import c_header, c_names, c_prototype
 from ..c.c_source import CSource, c_source
 from ..c.cxx_header import CxxFunction, cxx_header
 from ..late_tables import BACKENDS, backend_of_suffix
-from ..llvm.jit import CompiledCode, optimize_and_compile
+from ..llvm.jit import CompiledCode, optimize_and_compile, undefined_symbols
 from ..lowered import MISALIGNED, NOT_LOADED, OUT_OF_MEMORY, LoweredFunc, Param
+from ..machine.blas import BlasLibrary
 from ..machine.target import Target
 from ..machine.target_text import arch_of, default_triple, gnu_name, system_of
 from .archive import ArchiveError, Member, archive
@@ -113,11 +115,20 @@ def export_module(
         told = [described_function(f, f.params, f.name, is_packing=f.name in packing) for f in functions]
         described = optimize_and_compile(description_ir(told, code.target), code.target, 0)
         link_shared([whole.object, described.object], path, code.target)
-    write_file(header, c_header(functions, header.name))
+    blas = called_blas([whole.object], code.target)
+    write_file(header, c_header(functions, header.name, blas_notes(blas, linked=suffix == ".so")))
     written = [path, header, write_cxx(functions, header), *programs]
     if suffix != ".so":
         return written
-    return [*written, *write_packages(path, [f.name for f in functions], version)]
+    return [*written, *write_packages(path, [f.name for f in functions], version, blas)]
+
+
+def blas_notes(blas: BlasLibrary | None, linked: bool) -> list[str]:
+    """Returns the lines of a header about the BLAS library that the code calls."""
+    if blas is None:
+        return []
+    how = f"The library needs {Path(blas.path).name}, from {Path(blas.path).parent}" if linked else f"Link {blas.path}"
+    return [f"/* Calls {', '.join(blas.symbols.values())} of {blas.identity}. {how}. */"]
 
 
 def write_cxx(functions: Iterable[CxxFunction | LoweredFunc], header: Path) -> Path:
@@ -168,11 +179,28 @@ def link_shared(objects: Sequence[bytes], path: Path, target: Target, shown: Seq
             options += [f"--version-script={script}"]
         flags += [word for option in options for word in ("-Xlinker", option)] if driver else options
         flags += ["-lm", "-lpthread"] if driver else []
+        library = called_blas(objects, target)
+        if library is not None:
+            beside = ["-rpath", str(Path(library.path).parent)]
+            flags += [
+                library.path,
+                *[word for option in beside for word in (("-Xlinker", option) if driver else (option,))],
+            ]
         done = subprocess.run([*command, *flags], capture_output=True, text=True)
         if done.returncode:
             raise ExportError(f"{' '.join([*command, *flags])} failed:\n{done.stderr.strip()}")
         write_file(path, linked.read_bytes())
         path.chmod(0o755)
+
+
+def called_blas(objects: Sequence[bytes], target: Target) -> BlasLibrary | None:
+    """Returns the BLAS library that object files call, or None."""
+    library = target.blas_library
+    if library is None or not any(
+        name in library.symbols.values() for code in objects for name in undefined_symbols(code)
+    ):
+        return None
+    return library
 
 
 def _linker(target: Target) -> list[str]:
@@ -410,10 +438,17 @@ def export_library(library: LinkedLibrary, path: Path, version: str | None = Non
             shown = [entry.name, *([f"{entry.name}_load"] if entry.in_file else []), DESCRIPTION, f"{SHARED_STATE}*"]
             link_shared(objects, path, target, shown)
     header = path.with_suffix(".h")
-    write_file(header, _header(library, header.name))
+    blas = called_blas(objects, target)
+    write_file(header, _header(library, header.name, blas_notes(blas, linked=not static)))
     shown_func = _with_workspace(library.lowered, entry.name, entry.params)
     cxx = write_cxx([CxxFunction(shown_func, entry.workspace, entry.in_file)], header)
-    return [path, *([weights] if entry.in_file else []), header, cxx, *write_packages(path, [entry.name], version)]
+    return [
+        path,
+        *([weights] if entry.in_file else []),
+        header,
+        cxx,
+        *write_packages(path, [entry.name], version, blas),
+    ]
 
 
 def _with_workspace(run: LoweredFunc, name: str, params: Sequence[Param]) -> LoweredFunc:
@@ -422,7 +457,7 @@ def _with_workspace(run: LoweredFunc, name: str, params: Sequence[Param]) -> Low
     return replace(run, name=name, params=(*params, workspace))
 
 
-def _header(library: LinkedLibrary, name: str) -> str:
+def _header(library: LinkedLibrary, name: str, more: Sequence[str]) -> str:
     entry = library.entry
     shown = _with_workspace(library.lowered, entry.name, entry.params)
     notes = [
@@ -436,7 +471,7 @@ def _header(library: LinkedLibrary, name: str) -> str:
             "   anything else. 0 for success, 1: the file cannot be read, 2: it is another file. */",
             f"int32_t {entry.name}_load(const char* path);",
         ]
-    return c_header([shown], name, notes)
+    return c_header([shown], name, [*notes, *more])
 
 
 # Writes a model as one C file: its kernels, the function that calls them, its constants and its memory. On a

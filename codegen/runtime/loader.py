@@ -16,10 +16,12 @@ from .runtime_ir import SYMBOLS, runtime_ir
 _lock = threading.Lock()
 
 
-def runtime_symbols() -> dict[str, int]:
-    """Return the addresses of the runtime's functions by name, which a kernel imports."""
+def runtime_symbols(target: Target | None = None) -> dict[str, int]:
+    """Return the addresses of the functions by name which a kernel imports: the runtime's, and those of the target's BLAS."""
     with _lock:
-        return dict(_load())
+        symbols = dict(_load())
+    library = None if target is None else target.blas_library
+    return symbols if library is None else {**symbols, **library.addresses()}
 
 
 @lru_cache(maxsize=1)

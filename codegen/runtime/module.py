@@ -499,7 +499,7 @@ class Module:
                 f"this module is for {self.target}, which this machine cannot run (it lacks {', '.join(missing)}); "
                 "export it, or build for another target"
             )
-        return load(self.code.object, [f.name for f in self._lowered.values()], runtime_symbols())
+        return load(self.code.object, [f.name for f in self._lowered.values()], runtime_symbols(self.target))
 
 
 def _never(*_: Any) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ... import __version__
 from ...pages.written_files import write_file
+from ..machine.blas import BlasLibrary
 
 
 def checked_version(version: str | None) -> str:
@@ -24,13 +25,15 @@ def checked_version(version: str | None) -> str:
     return version
 
 
-def write_packages(library: Path, functions: Sequence[str], version: str | None) -> list[Path]:
-    """Write the ``.pc`` file and the two files of the CMake package beside a library; return them."""
+def write_packages(
+    library: Path, functions: Sequence[str], version: str | None, blas: BlasLibrary | None = None
+) -> list[Path]:
+    """Write the ``.pc`` file and the two files of the CMake package beside a library; return them. ``blas``: what it calls."""
     number, name = checked_version(version), package_name(library)
     package = library.with_suffix(".pc")
     config, config_version = (library.parent / f"{name}Config{end}.cmake" for end in ("", "Version"))
-    write_file(package, pkg_config(library, functions, number))
-    write_file(config, _cmake_config(library, name))
+    write_file(package, pkg_config(library, functions, number, blas))
+    write_file(config, _cmake_config(library, name, blas))
     write_file(config_version, _cmake_version(number))
     return [package, config, config_version]
 
@@ -40,11 +43,12 @@ def package_name(library: Path) -> str:
     return re.sub(r"[^\w.+-]", "_", library.stem.removeprefix("lib") or library.stem, flags=re.ASCII)
 
 
-def pkg_config(library: Path, functions: Sequence[str], version: str) -> str:
+def pkg_config(library: Path, functions: Sequence[str], version: str, blas: BlasLibrary | None = None) -> str:
     """Returns the pkg-config description of a library. ``pkg-config --cflags --libs NAME`` finds it with
     ``PKG_CONFIG_PATH`` set to its folder."""
     name = library.stem
     static = library.suffix == ".a"
+    further = f"{'' if blas is None else f' {blas.path}'} -lm -lpthread"
     plain = None if static else re.fullmatch(r"lib([\w.+-]+)", name)
     linked = f"-l{plain[1]}" if plain else "-l:" + re.sub(r"([^\w.+-])", r"\\\1", library.name)
     return "\n".join([
@@ -56,8 +60,8 @@ def pkg_config(library: Path, functions: Sequence[str], version: str) -> str:
         f"Description: Kernels made by Tilewright: {', '.join(functions)}",
         f"Version: {version}",
         "Cflags: -I${includedir}",
-        f"Libs: -L${{libdir}} {linked}{' -lm -lpthread' if static else ''}",
-        *([] if static else ["Libs.private: -lm -lpthread"]),
+        f"Libs: -L${{libdir}} {linked}{further if static else ''}",
+        *([] if static else [f"Libs.private:{further}"]),
         "",
     ])  # fmt: skip
 
@@ -66,8 +70,9 @@ def _quoted(text: str) -> str:
     return re.sub(r'([\\"$;])', r"\\\1", text)
 
 
-def _cmake_config(library: Path, name: str) -> str:
+def _cmake_config(library: Path, name: str, blas: BlasLibrary | None) -> str:
     static = library.suffix == ".a"
+    further = "" if blas is None else f"{_quoted(blas.path)};"
     place = f"${{CMAKE_CURRENT_LIST_DIR}}/{_quoted(library.name)}"
     return "\n".join([
         f"# Made by Tilewright: find_package({name}) gives the target {name}::{name}.",
@@ -77,7 +82,7 @@ def _cmake_config(library: Path, name: str) -> str:
         f"  set_target_properties({name}::{name} PROPERTIES",
         f'    IMPORTED_LOCATION "{place}"',
         *([] if static else [f'    IMPORTED_SONAME "{_quoted(library.name)}"']),
-        *(['    INTERFACE_LINK_LIBRARIES "Threads::Threads;m"'] if static else []),
+        *([f'    INTERFACE_LINK_LIBRARIES "{further}Threads::Threads;m"'] if static else []),
         '    INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}")',
         "endif()",
         "",

@@ -13,6 +13,8 @@ them the pool, on Linux (:func:`_with_unique_state`); elsewhere each has its own
 ``i64 tw_time(packed, args, number)``          nanoseconds of ``number`` calls ``packed(args)``
 ``i64 tw_time_cold(…, buffer, bytes)``         the same, the caches filled with ``buffer`` before each call, untimed
 ``void tw_touch(buffer, bytes)``               reads and writes every cache line
+``void tw_limit_threads(get, set, i32 n)``     lets another library use ``n`` threads at most, from here on
+``void tw_restore_threads(set)``               until as many calls of this one: it then has as many as before
 ============================================  ===================================================================
 
 The fork-join pool, and the cores on which its threads run: one job at a time. The caller writes the job's fields,
@@ -768,9 +770,96 @@ TILES = RuntimePart(
 )
 
 
+# The threads of other libraries (BLAS), in LLVM IR.
+#
+# Their number belongs to the process, and several threads may be inside of calls at once. So the first one notes the number and
+# sets its own, a later one only lowers it, and the last one that returns puts the first number back. A second library waits.
+
+_LIMITS_TEXT = r"""
+@tw_limit_lock = $data global i32 0, align 64
+@tw_limit_depth = $data global i32 0, align 4
+@tw_limit_before = $data global i32 0, align 4
+@tw_limit_now = $data global i32 0, align 4
+@tw_limit_of = $data global ptr null, align 8
+
+define $link void @tw_limit_threads(ptr %get, ptr %set, i32 %n) noinline nounwind {
+entry:
+  br label %try
+try:
+  %held = atomicrmw xchg ptr @tw_limit_lock, i32 1 acquire, align 4
+  %busy = icmp ne i32 %held, 0
+  br i1 %busy, label %wait, label %own
+own:
+  %depth = load i32, ptr @tw_limit_depth, align 4
+  %first = icmp eq i32 %depth, 0
+  br i1 %first, label %save, label %later
+later:
+  %other = load ptr, ptr @tw_limit_of, align 8
+  %same = icmp eq ptr %other, %set
+  br i1 %same, label %compare, label %leave
+leave:
+  store atomic i32 0, ptr @tw_limit_lock release, align 4
+  br label %wait
+wait:
+  %y = call i32 @sched_yield()
+  br label %try
+save:
+  store ptr %set, ptr @tw_limit_of, align 8
+  %before = call i32 %get()
+  store i32 %before, ptr @tw_limit_before, align 4
+  store i32 %before, ptr @tw_limit_now, align 4
+  %differs = icmp ne i32 %before, %n
+  br i1 %differs, label %change, label %count
+compare:
+  %now = load i32, ptr @tw_limit_now, align 4
+  %less = icmp slt i32 %n, %now
+  br i1 %less, label %change, label %count
+change:
+  store i32 %n, ptr @tw_limit_now, align 4
+  call void %set(i32 %n)
+  br label %count
+count:
+  %deeper = add i32 %depth, 1
+  store i32 %deeper, ptr @tw_limit_depth, align 4
+  store atomic i32 0, ptr @tw_limit_lock release, align 4
+  ret void
+}
+
+define $link void @tw_restore_threads(ptr %set) noinline nounwind {
+entry:
+  br label %try
+try:
+  %held = atomicrmw xchg ptr @tw_limit_lock, i32 1 acquire, align 4
+  %busy = icmp ne i32 %held, 0
+  br i1 %busy, label %wait, label %own
+wait:
+  %y = call i32 @sched_yield()
+  br label %try
+own:
+  %depth = load i32, ptr @tw_limit_depth, align 4
+  %less = sub i32 %depth, 1
+  store i32 %less, ptr @tw_limit_depth, align 4
+  %last = icmp eq i32 %less, 0
+  %before = load i32, ptr @tw_limit_before, align 4
+  %now = load i32, ptr @tw_limit_now, align 4
+  %changed = icmp ne i32 %before, %now
+  %back = and i1 %last, %changed
+  br i1 %back, label %put, label %done
+put:
+  call void %set(i32 %before)
+  br label %done
+done:
+  store atomic i32 0, ptr @tw_limit_lock release, align 4
+  ret void
+}
+"""
+
+LIMITS = RuntimePart(_LIMITS_TEXT, ("tw_limit_threads", "tw_restore_threads"))
+
+
 # All parts as one text.
 
-PARTS = [CORES, POOL, MEMORY, TIMING, TILES]
+PARTS = [CORES, POOL, MEMORY, TIMING, TILES, LIMITS]
 """The parts of the runtime in the order of the text."""
 
 SYMBOLS = tuple(sorted([symbol for part in PARTS for symbol in part.symbols]))

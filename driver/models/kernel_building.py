@@ -16,6 +16,7 @@ from ... import tuner
 from ...codegen import Target, lower
 from ...codegen.llvm.emit import emit
 from ...codegen.llvm.jit import optimize_and_compile
+from ...codegen.machine.blas import told_calls
 from ...codegen.machine.cpu import available_cores
 from ...codegen.object_cache import find_object, keep_object, object_key
 from ...codegen.packing import LAYOUT_FREE, split_packing
@@ -121,7 +122,11 @@ def kept_kernel(job: KernelJob) -> BuiltKernel | None:
     if message is None:
         return None
     built = BuiltKernel.of_message(*message)
-    return built if built.applied is None else replace(built, origin=job.traces[built.applied][0])
+    if built.applied is None:
+        return built
+    scheduled = parse(built.scheduled)
+    assert isinstance(scheduled, PrimFunc)
+    return replace(built, origin=job.traces[built.applied][0] + told_calls(scheduled, Target(job.target)))
 
 
 def build_kernel(job: KernelJob) -> BuiltKernel:

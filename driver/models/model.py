@@ -454,7 +454,7 @@ class Model:
     def _link(self, objects: Sequence[bytes], symbols: Sequence[str]) -> Loaded:
         """Load code that calls the kernels, together with them."""
         symbols = [*symbols, *[built.symbol for built in self._distinct()]]
-        imports = {**runtime_symbols(), self._entry.data: self._constants().ctypes.data}
+        imports = {**runtime_symbols(self.target), self._entry.data: self._constants().ctypes.data}
         return load([*objects, *self._objects()], symbols, imports)
 
 

@@ -363,7 +363,7 @@ def _assembled(
     parts = Parts(
         graph.name, machine, graph.inputs, graph.outputs[: len(graph.outputs) - len(most)],
         [Step(k.name, firsts[k], tuple(versions[k]), count) for k, _, count in leaves],
-        entries[0], entries[1], memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made]),
+        entries[0], entries[1], memory.size, _filled(constants, blob, [one.built for made in versions.values() for one in made], machine),
         source.held, source.lists, tuple(most), written,
     )  # fmt: skip
     return Model(parts)
@@ -394,7 +394,7 @@ def _arguments(kernel: Kernel, built: BuiltKernel) -> list[object]:
     return arrays if static else [*arrays, *[kernel.sizes.get(v, v) for v in size_vars(kernel.func)]]
 
 
-def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltKernel]) -> Any:
+def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltKernel], target: Target) -> Any:
     """Returns the constants' bytes: packed weights by their functions, others as they are. The largest come first: what
     they need beside the block is let go before the block's other pages are in memory."""
     data, scratch = aligned_bytes(max(blob.size, 1)), _Scratch()
@@ -404,7 +404,7 @@ def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltK
         if isinstance(key, _Packed):
             symbol = key.weight.symbol
             if symbol not in functions:
-                functions[symbol] = _pack_function(packing[symbol], symbol)
+                functions[symbol] = _pack_function(packing[symbol], symbol, target)
             source = scratch.in_row_order(constants[key.value])
             code = functions[symbol](source.ctypes.data, data[at:].ctypes.data)
             if code:
@@ -449,8 +449,8 @@ def _unload(array: Any) -> None:
         base._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
-def _pack_function(kernel: BuiltKernel, symbol: str) -> Callable[..., int]:
-    loaded = load(kernel.object, [symbol], runtime_symbols())
+def _pack_function(kernel: BuiltKernel, symbol: str, target: Target) -> Callable[..., int]:
+    loaded = load(kernel.object, [symbol], runtime_symbols(target))
     function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(loaded.address(symbol))
 
     def call(source: int, target: int, keep: Any = loaded) -> int:

@@ -164,7 +164,7 @@ INPUTS = {
         ("tune matmul --target 'llvm -mattr=+avx99'", 2, "-mattr=+avx99: not a feature"),
         ("tune matmul --target 'llvm -mtriple=x'", 2, "-mtriple=x: no machine code is generated for x"),
         ("tune matmul --target 'llvm -num-cores=x'", 2, "a whole number of at least 1 is needed"),
-        ("tune matmul --target 'llvm -frob=3'", 2, "no option -frob; there are -mattr"),
+        ("tune matmul --target 'llvm -frob=3'", 2, "no option -frob; there are -blas, -libs, -mattr"),
         ("build matmul -o x.c --target 'llvm -openmp'", 2, "-openmp is for targets of kind c"),
         ("build matmul -o x.c --target 'c -opnmp'", 2, "did you mean -openmp?"),
         ("build matmul -o x.c --target 'llvm -mcpu'", 2, "option -mcpu has no value; write -mcpu=NAME"),

@@ -155,6 +155,11 @@ def decompose_padding(rng: Rng, sch: Schedule) -> None:
     sch.decompose_padding(block, a_loop(rng, sch, block))
 
 
+@step(2)
+def call_blas(rng: Rng, sch: Schedule) -> None:
+    sch.call_blas(a_block_where(rng, sch, reduces))
+
+
 @step(0.5)
 def rolling_buffer(rng: Rng, sch: Schedule) -> None:
     tiled = [n for n in blocks_in(sch) for c in sch.get_consumers(n) if {*loops_of(sch, n)} & {*loops_of(sch, c.name)}]

@@ -266,7 +266,7 @@ def _compiled(chain: Chain, program: Program, expected: list[Any], sch: Schedule
     found = [at_the_end(a) if is_plain else a for a, is_plain in zip(given, plain, strict=True)]
     cpu = _CPUS[chain.seed // 10 % len(_CPUS)]
     try:
-        compile(sch.func, Target(f"{cpu} -num-cores=2"), cache=False)(*found)
+        compile(sch.func, Target(f"{cpu} -num-cores=2 -libs=cblas"), cache=False)(*found)
     except Exception as error:
         where = traceback.format_exc(limit=-4)
         raise Failure(chain, f"compile: {type(error).__name__}", f"{error}\n{where}", sch, last) from error

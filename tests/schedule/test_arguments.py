@@ -60,6 +60,7 @@ SENSIBLE = {
     "cache_inplace": ("B", 0, "local"),
     "cache_read": ("B", 0, "local", ["B"]),
     "cache_write": ("B", 0, "local", ["C"]),
+    "call_blas": ("C",),
     "compute_at": ("B", C0, False, -1),
     "compute_inline": ("B",),
     "decompose_padding": ("B", L0),

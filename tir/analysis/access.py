@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, substitute
+from ..expr import And, BufferLoad, Call, Expr, IntImm, Let, Not, Or, Var, conjuncts, const, is_const_int, substitute
 from ..expr.deep_recursion import with_room
 from ..expr.intrinsics import Effect, effect_of
 from ..expr.node import changed, record
@@ -152,8 +152,12 @@ class Pointer:
 
     @property
     def may_write(self) -> bool:
-        """Return whether memory may be written through it; false where a call gets it that only reads."""
-        return not isinstance(self.user, Call) or effect_of(self.user) is not Effect.READS
+        """Return whether memory may be written through it; false where the call or the address only reads."""
+        if not isinstance(self.user, Call):
+            return True
+        if self.user.op == "tir.tvm_access_ptr" and is_const_int(self.user.args[4], 1):
+            return False
+        return effect_of(self.user) is not Effect.READS
 
 
 class Accesses:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..analysis.known_ranges import evaluate
 from ..analysis.reductions import start_in_front
+from ..blas_calls import MEANINGS
 from ..expr import BufferLoad, Call, IntImm, Var, is_const_int, max_value, min_value, pre_order
 from ..expr.deep_recursion import in_room, nesting
 from ..expr.dtype import pack, to_numpy, unpack
@@ -60,7 +61,7 @@ def interpret(
     Arguments are NumPy arrays for buffers and numbers for scalars.
     bfloat16 buffers are ``uint16`` arrays of bits, those of storage types ``uint8`` arrays (:mod:`..storage_types`). Sizes that are variables are read off the arrays. With
     ``check_regions`` every access must also lie in the regions that its block declares, and block axes in their
-    domains. ``externs`` gives the functions behind ``tir.call_extern``. ``InterpretError`` says which access was wrong
+    domains. ``externs`` gives the functions behind ``tir.call_extern``; those of :mod:`..blas_calls` are known. ``InterpretError`` says which access was wrong
     (buffer, index, shape), which argument does not fit, or that ``max_steps`` iterations of loops were not enough.
 
     >>> from tilewright.tir import For, BufferStore, PrimFunc, Var, decl_buffer, IntImm
@@ -74,7 +75,7 @@ def interpret(
             raise InterpretError(f"name the function to run; the module has {sorted(func.functions)}")
         func = next(iter(func.functions.values()))
     plain = lower_storage_types(func, packed=False)
-    run = _Interpreter(plain, check_regions, max_steps, dict(externs or {})).run
+    run = _Interpreter(plain, check_regions, max_steps, {**MEANINGS, **(externs or {})}).run
     given = args if plain is func else _numbers_of(func, args)
     if nesting(func) > _DEEP:
         in_room(run, given)

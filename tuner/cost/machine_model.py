@@ -105,6 +105,8 @@ class MachineModel:
     """Whether one instruction multiplies tiles of int8."""
     bf16_tiles: bool = False
     """Whether one instruction multiplies tiles of bfloat16."""
+    blas: bool = False
+    """Whether programs may call a BLAS library."""
     loads_first: bool = False
     """Whether all loads of a loop's body run before its arithmetic, as engines of WebAssembly compile it: what is loaded
     waits in registers."""
@@ -133,6 +135,7 @@ class MachineModel:
             dots=dot_forms(target),
             int8_tiles=target.has_amx_int8,
             bf16_tiles=target.has_amx_bf16,
+            blas=bool(target.blas),
             loads_first=target.is_wasm,
             broadcasts_operands=target.arch != "x86_64" or target.has("avx512f"),
             masked_store_cycles=1.0 if target.has_masks else 20.0,

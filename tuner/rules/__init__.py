@@ -4,7 +4,7 @@
 dot-product instructions, and by tiles of a matrix unit (``matrix_unit``). ``nbits_products``: products with weights of a few bits. ``cached_attention``: attention over a cache of keys and values. ``winograd``: convolutions
 by Winograd's method. ``fused_stages``: several stages of any kind, tile by tile of the last one. ``sweeps``: reductions along rows (softmax, layer norm, sums), and element-wise stages, which are all
 other blocks. ``recurrences``: running sums and the like, step by step, with vectors or rows side by side. ``in_order``: other
-scans, and triangles of loops. For GPUs: ``gpu_matrix_units``, ``gpu_products`` (both by ``product_form``), ``gpu_rows``. ``stages_to_inline``: stages that are
+scans, and triangles of loops. For GPUs: ``gpu_matrix_units``, ``gpu_products`` (both by ``product_form``), ``gpu_rows``. ``library_calls``: products by calls of BLAS. ``stages_to_inline``: stages that are
 computed where they are used. ``schedule_rule``: the base class of rules, how to register one of your own, and schedule functions with
 ``sample_*`` calls as a rule.
 """
@@ -17,6 +17,7 @@ from .gpu_matrix_units import GpuMatrixUnitRule
 from .gpu_products import GpuTilingRule
 from .gpu_rows import GpuElementRule, GpuRowChainRule, GpuRowRule
 from .in_order import GpuOrderRule, InOrderRule
+from .library_calls import BlasRule
 from .multi_level_tiling import MultiLevelTilingRule
 from .nbits_products import NbitsRule
 from .recurrences import RecurrenceRule
@@ -26,6 +27,7 @@ from .sweeps import ElementwiseRule, RowReductionRule
 from .winograd import WinogradRule
 
 __all__ = [
+    "BlasRule",
     "CachedAttentionRule",
     "DotRule",
     "ElementwiseRule",
@@ -73,6 +75,7 @@ RULES = (
     WinogradRule(),
     NbitsRule(),
     CachedAttentionRule(),
+    BlasRule(),
 )
 """The library's rules; those of equal priority are asked in this order."""
 

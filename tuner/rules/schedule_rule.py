@@ -55,6 +55,9 @@ class ScheduleRule(ABC):
     """Whether the rule joins stages that other rules take apart: the space has both."""
     whole: bool = False
     """Whether the rule schedules the whole program, into which nothing is inlined before."""
+    measured_only: bool = False
+    """Whether the rule's parts are candidates beside those of the other rules, of which only a measurement says whether they are
+    faster: the analytic model never chooses them."""
     gpu: bool | None = False
     """Whether the rule is for GPUs; None: for all machines. A space asks the rules for its target."""
 

@@ -45,12 +45,13 @@ _FUSED_PRIORITY = 9
 @dataclass
 class Variant:
     """A function with some stages inlined (``base``), and its groups of blocks with the parts that may schedule each.
-    ``left`` says which blocks no rule takes, and why."""
+    ``left`` says which blocks no rule takes, and why. ``measured_only``: the analytic model does not choose it."""
 
     base: Schedule
     suffix: str
     groups: list[tuple[Group, list[RowTable]]] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    measured_only: bool = False
 
     @property
     def seconds(self) -> float:
@@ -92,6 +93,8 @@ class Space:
         before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, self._multiplied)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
+        alone = [rule for rule in asked if rule.measured_only]
+        asked = [rule for rule in asked if not rule.measured_only]
         apart = [rule for rule in asked if not rule.fuses]
         self.inlined = _inline(base, asked_for)
         changed = _changes(base, before)
@@ -107,6 +110,7 @@ class Space:
             other = self._group(Variant(undivided, ""), program, apart)
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
                 self.variants, self.program, base, changed = [other], program, undivided, False
+        self.variants += self._measured_only(alone, apart, base)
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
             self.variants.append(self._group(Variant(masked, "_masked"), ProgramInfo(masked.func), apart))
@@ -216,6 +220,17 @@ class Space:
             if any(len({apart.get(b.name) for b in g.blocks} - {None}) > 1 for g in joined):
                 found.setdefault(tuple([tuple([b.name for b in g.blocks]) for g in joined]), variant)
         return list(found.values())
+
+    def _measured_only(
+        self, alone: Sequence[ScheduleRule], apart: Sequence[ScheduleRule], base: Schedule
+    ) -> list[Variant]:
+        """Returns the function as each rule that takes part by measurement alone schedules its blocks, and other rules the rest."""
+        found = []
+        for rule in alone:
+            variant = self._group(Variant(base, "", measured_only=True), self.program, [rule, *apart])
+            if any(tables[0].rule == rule.name for _, tables in variant.groups):
+                found.append(variant)
+        return found
 
     def _group(self, variant: Variant, program: ProgramInfo, rules: Sequence[ScheduleRule]) -> Variant:
         """Ask each rule about each block that is still free; the groups in program order."""
@@ -493,7 +508,7 @@ def choose_default(
     first = None if follower is None else Follower(follower, refused)
     while True:
         found = []
-        for variant in sorted(space.variants, key=lambda v: v.seconds):
+        for variant in sorted([v for v in space.variants if not v.measured_only], key=lambda v: v.seconds):
             made = _apply_best(space, variant, first)
             found.append(made)
             if not made.failed:
