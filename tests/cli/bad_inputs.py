@@ -226,7 +226,7 @@ INPUTS = {
         ("tune nosuch.onnx --db t.db", 1, "nosuch.onnx: there is no such file"),
         ("bench nosuch.onnx", 1, "nosuch.onnx: there is no such file"),
         ("build nosuch.onnx -o m.so", 1, "nosuch.onnx: there is no such file"),
-        ("build nosuch.onnx -o m.o", 2, "a model becomes a shared library"),
+        ("build nosuch.onnx -o m.o", 2, "a model becomes a shared or static library"),
         ("show nosuch.pt2 --stage graph", 1, "nosuch.pt2: there is no such file"),
         ("show matmul --stage assembler", 2, "did you mean asm?"),
         ("bench softmax:M=4 N=5", 2, "separated by commas: softmax:M=4,N=5"),

@@ -256,7 +256,7 @@ def test_a_page_of_stages_and_line_tables(run, tmp_path):
     done = run("show", "relu:M=7,N=13", "--html", "relu.html", "--num-cores", "1")
     assert done.code == 0 and done.out.startswith("relu.html: ")
     assert "machine code" in (tmp_path / "relu.html").read_text(encoding="utf-8")
-    assert run("build", "relu:M=7,N=13", "-g", "-o", "relu.o").out.startswith("relu.o, relu.h, relu.tir: ")
+    assert run("build", "relu:M=7,N=13", "-g", "-o", "relu.o").out.startswith("relu.o, relu.h, relu.hpp, relu.tir: ")
 
 
 def test_bench_says_when_the_limits_cannot_be_right(capsys):

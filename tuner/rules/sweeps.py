@@ -581,7 +581,7 @@ class ElementwisePart(Part):
                 self.decisions += (Decision("staged", (0, 1)),)
 
     def may_be_wide(self) -> bool:
-        """Returns whether the innermost axis fills half a vector at most, and others lie in line with it in the result."""
+        """Returns whether the innermost axis fills half a vector at most, and others lie in line with it in results."""
         block = self.block
         if self.flat or self.together > 1 or self.across is not None or 2 * self.inner > self.lanes:
             return False
