@@ -388,7 +388,8 @@ def check_arrays(em: LlvmScope, params: Sequence[Param]) -> None:
             total = fn.emit(f"fmul double {total}, {fn.emit(f'sitofp i64 {em.index(e)} to double')}")
         whole.append(fn.emit(f"fcmp ole double {total}, {float(MOST_BYTES):e}"))
     every(whole, WRONG_SIZE)
-    given, aligned = [], []
+    given: list[str] = []
+    aligned: list[str] = []
     for n, p in enumerate(params):
         if p.buffer is None:
             continue

@@ -159,8 +159,8 @@ def _path_of(name: str) -> str:
         if found is None or found.origin is None:
             raise TargetError(f"-blas={name}: the package is not installed; pip install {name}")
         beside = Path(found.origin).parent
-        for path in _openblas_in([beside / folder for folder in folders]):
-            return str(path.resolve())
+        for found_library in _openblas_in([beside / folder for folder in folders]):
+            return str(found_library.resolve())
         raise TargetError(f"-blas={name}: no OpenBLAS lies beside {beside}; name another library by its path")
     if not os.path.isabs(name) and os.sep not in name:
         known = ", ".join(_PACKAGES)

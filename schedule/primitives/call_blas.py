@@ -188,7 +188,10 @@ def blas_product(realize: BlockRealize, analyzer: Analyzer | None = None) -> Bla
             return operand
         operands.append(operand)
     a, b, c = operands
-    rows, columns, reduced, outer = [], [], [], []
+    rows: list[IterVar] = []
+    columns: list[IterVar] = []
+    reduced: list[IterVar] = []
+    outer: list[IterVar] = []
     for iv in axes:
         v = iv.var
         if is_const_int(iv.dom.extent, 1):
@@ -256,7 +259,7 @@ def _read_product(realize: BlockRealize) -> tuple[BufferLoad, BufferLoad, Buffer
             return f"a factor is no element of an array of {dtype}"
         if load.buffer is store.buffer:
             return "it reads its own result"
-    if any(access.predicate is not None for access in (*loads, store)):  # type: ignore[attr-defined]
+    if any(access.predicate is not None for access in (*loads, store)):  # type: ignore[union-attr]
         return "an access is masked"
     return loads[0], loads[1], store  # type: ignore[return-value]
 

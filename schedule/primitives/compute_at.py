@@ -289,7 +289,7 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
             realize.block.init is not None and not partners
         )  # then each iteration starts the reduction again
         check_kinds_for(tree, new, tree.loops_above(new))
-        if not covers_domain(tree, new, once=once):
+        if not (_runs_where(tree, new, own) if own else covers_domain(tree, new, once=once)):
             raise ScheduleError(
                 f"under loop {loop.name} block {block!r} would not be known to run on the whole domain of its axes"
                 + (" exactly once per point" if once else ""),
@@ -302,6 +302,12 @@ def moved_block(func: PrimFunc, block: str, loop: Var, keep_units: bool, index: 
     require(why_neighbours_not_covered(tree, new))
     check_loops_above(tree, new)
     return moved
+
+
+def _runs_where(tree: Tree, realize: BlockRealize, conditions: Sequence[Expr]) -> bool:
+    """Return whether the loops run the block on all points of its domain that the conditions on its axes leave."""
+    found = domain_conditions(tree, realize)
+    return found is not None and all(any(same(c, own) for own in conditions) for c in found)
 
 
 def _check_runs(tree: Tree, realize: BlockRealize) -> None:
@@ -372,13 +378,14 @@ def _check_movable(tree: Tree, scope: BlockScope, realize: BlockRealize, target:
     buffers = [r.buffer for r in (*realize.block.reads, *realize.block.writes)]
     check_no_pointers(scope.root.block, buffers, "so who needs what is not known", realize)
     own = domain_conditions(tree, realize)
-    if own is None or (own and not forward):
+    reduces = any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars)
+    if own is None or (own and not forward and reduces):
         raise ScheduleError(
             f"block {name!r} is not known to run on the whole domain of its axes, so its loops cannot be made anew",
             where=realize,
             hint="its bindings must be splits and fusions of its loops, its predicate the bounds of its axes",
         )
-    if any(iv.kind != IterVar.SPATIAL for iv in realize.block.iter_vars) and not reduces_once(tree, realize):
+    if reduces and not reduces_once(tree, realize):
         raise ScheduleError(
             f"the loops around block {name!r} are not known to bring each point of its reduction once",
             where=realize,

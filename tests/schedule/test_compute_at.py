@@ -223,6 +223,28 @@ def main(A: T.Buffer((13, 17)), C: T.Buffer((13, 17))):
     replays(sch, func)
 
 
+def test_reverse_compute_at_of_what_runs_on_a_part_of_its_domain():
+    """Only the rows that a consumer of half the size needs are there; what follows them moves, and runs on those alone."""
+    n = te.size_var("n")
+    a = te.placeholder((n, 4), name="A")
+    b = te.compute((n // 2 + 1, 4), lambda i, j: a[2 * i % n, j] + 1.0, name="B")
+    c = te.compute((n // 4, 4), lambda i, j: b[2 * i, j] + b[2 * i + 1, j], name="C")
+    sch = Schedule(te.create_prim_func([a, c]), debug_mask="all")
+    copy = sch.cache_write(sch.get_block("B"), 0, "local")
+    tile, _ = sch.split(sch.get_loops("C")[0], [None, 4])
+    for block in (copy, sch.get_block("B")):
+        sch.compute_at(block, tile)
+    rows = sch.get_loops("B")[-2]
+    sch.reverse_compute_at(copy, rows)
+    assert [v.name for v in sch.get_loops(copy)][:2] == [tile.name, rows.name]
+    for size in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 18, 33, 40):
+        x = np.random.default_rng(size).standard_normal((size, 4)).astype("float32")
+        half = x[2 * np.arange(size // 2 + 1) % size] + 1
+        out = np.full((size // 4, 4), np.nan, "float32")
+        interpret(sch.func, x, out)
+        np.testing.assert_array_equal(out, half[0 : size // 4 * 2 : 2] + half[1 : size // 4 * 2 : 2])
+
+
 def test_reverse_compute_at_refuses_a_stencil():
     sch = Schedule(stencil(7))
     with pytest.raises(ScheduleError, match=r"reads B\[v_i, v_j\], and it is not shown that this lies in what"):

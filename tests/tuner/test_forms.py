@@ -261,6 +261,25 @@ def test_running_sums_of_half_floats_add_up_in_float32():
     np.testing.assert_allclose(made, data.astype(np.float64).cumsum(), rtol=1e-3)
 
 
+def test_windows_of_windows_of_a_symbolic_size_are_computed_tile_by_tile():
+    """The tiles of the last stage leave out rows of the one before that nothing reads."""
+
+    def halved(x, size, name):
+        r = te.reduce_axis((0, size), "r")
+        rows = (x.shape[0] - size) // 2 + 1
+        return te.compute((rows, 256), lambda i, j: te.sum(x[i * 2 + r, j], axis=r), name=name)
+
+    x = ph(te.size_var("n"), 256)
+    built = compiled(x, halved(halved(x, 3, "B"), 2, "C"), target=NATIVE)
+    assert "whose steps apply to all sizes" not in built.origin
+    for n in (5, 6, 7, 8, 9, 63, 64, 65, 66, 130):
+        data = np.random.default_rng(n).integers(-9, 9, (n, 256)).astype("float32")
+        first = np.stack([data[i : i + 3].sum(0) for i in range(0, n - 2, 2)])
+        out = np.full((len(first) // 2, 256), np.nan, "float32")
+        built(data, out)
+        np.testing.assert_array_equal(out, first[: len(first) // 2 * 2].reshape(-1, 2, 256).sum(1))
+
+
 SYMBOLIC = {
     "elements of four sizes": (ops.relu, [(2, 3, 5, 7)]),
     "a product with one column": (lambda x, y: ops.matmul(ops.transpose(x), y), [(9, 33), (9, 1)]),

@@ -137,7 +137,7 @@ class RecurrencePart(Part):
         rest = wide[-1] if wide else block.spatial[-1] if block.spatial else None
         self.steps = next(v for v in block.axes if v not in block.spatial)
         self.beside = rest if self.vector is None else self.vector
-        self.joined = self._in_line() if self.vector is not None else () if rest is None else (rest,)
+        self.joined = self._in_line(self.vector) if self.vector is not None else () if rest is None else (rest,)
         self.inner = math.prod(block.extents[v] for v in self.joined)
         if self.vector is not None:
             self.decisions = (Decision("vectors", up_to(math.ceil(self.inner / self.lanes), 1, 2, 4, 8)),)
@@ -157,15 +157,15 @@ class RecurrencePart(Part):
         """The lanes of a vector of steps: all that there are, or the next power of two above few steps."""
         return min(self.lanes, 1 << (self.block.extents[self.steps] - 1).bit_length())
 
-    def _in_line(self) -> tuple[Var, ...]:
+    def _in_line(self, near: Var) -> tuple[Var, ...]:
         """Returns the loops that lie as one axis in all arrays, the contiguous one last."""
         block, uses = self.block, (*self.block.stores, *self.block.loads)
-        last = first = block.axes.index(self.beside)
-        size = block.extents[self.beside]
+        last = first = block.axes.index(near)
+        size = block.extents[near]
         while first > 0 and block.axes[first - 1] in block.spatial:
             outer = block.axes[first - 1]
-            steps = [(use.stride(outer), use.stride(self.beside)) for use in uses]
-            if any(far is None or near is None or far != near * size for far, near in steps):
+            steps = [(use.stride(outer), use.stride(near)) for use in uses]
+            if any(far is None or step is None or far != step * size for far, step in steps):
                 break
             first, size = first - 1, size * block.extents[outer]
         return tuple(block.axes[first : last + 1])
@@ -289,12 +289,13 @@ class RecurrencePart(Part):
             core = np.maximum(scalar["core_cycles"], chain) / size + shuffles + waits + starts
             put(turned, size, core, squares * 20.0)
         if within.any():
-            size, rows = self.within, around * self.inner
+            size = self.within
+            alone = around * self.inner
             vectors = math.ceil(self._steps / size)
-            shuffles = math.log2(size) + 3.0
-            sums = rows * vectors * np.maximum(shuffles, machine.fma_latency if vectors > 4 else 0.0)
+            moves = math.log2(size) + 3.0
+            sums = alone * vectors * np.maximum(moves, machine.fma_latency if vectors > 4 else 0.0)
             padded = vectors * size / self._steps
-            put(within, size / padded, scalar["core_cycles"] / size * padded + sums, rows * vectors)
+            put(within, size / padded, scalar["core_cycles"] / size * padded + sums, alone * vectors)
 
     def _is_carried(self) -> bool:
         """Returns whether registers hold all that a step reads of earlier ones: what the one before stored."""
