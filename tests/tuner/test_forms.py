@@ -620,6 +620,14 @@ def test_running_sums_along_the_last_axis_are_prefix_sums_of_vectors(op, shape):
     np.testing.assert_allclose(made, getattr(np, op)(x.astype("float64"), -1), rtol=1e-4, atol=1e-3)
 
 
+def test_costly_elements_of_few_steps_are_computed_as_vectors_before():
+    x = ph(50, 30, 2)
+    out = ops.cumsum(te.compute((50, 30, 2), lambda i, j, h: te.tanh(x[i, 29 - j, h]), name="costly"), 2)
+    assert "T.vectorized" in compiled(x, out).get_source("tir")
+    made, (x,) = computed(out, x)
+    np.testing.assert_allclose(made, np.tanh(x[:, ::-1]).cumsum(2), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("columns", [9, 12, 16, 20])
 def test_results_beside_each_other_that_are_looked_up_are_vectors(columns):
     x, t, y = ph(40, 33, columns), ph(columns, name="T", dtype="int32"), ph(40, name="B")

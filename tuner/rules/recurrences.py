@@ -75,6 +75,16 @@ def axis_of_steps(block: BlockInfo) -> Var | None:
     return steps[0]
 
 
+LEAST_STEPS = 4
+"""The least number of steps along the contiguous axis that become lanes of vectors, or are turned into lanes of rows."""
+
+
+def is_one_by_one(block: BlockInfo) -> bool:
+    """Returns whether a recurrence is computed element by element: its steps are contiguous, and too few for vectors."""
+    steps = axis_of_steps(block)
+    return steps is not None and block.stores[0].stride(steps) == 1 and 1 < block.extents[steps] < LEAST_STEPS
+
+
 def is_running(block: BlockInfo, steps: Var) -> bool:
     """Returns whether a step combines, in whatever order, what the one before stored with a term of its own."""
     store = block.block.body
@@ -148,7 +158,7 @@ class RecurrencePart(Part):
             self.turned = min(self.lanes, _MOST_TURNED)
             if self._may_turn():
                 self.decisions += (Decision("turned", (0, 1)),)
-            if is_running(block, self.steps) and block.extents[self.steps] >= 4:
+            if is_running(block, self.steps) and block.extents[self.steps] >= LEAST_STEPS:
                 self.decisions += (Decision("within", (0, 1)),)
         self.structure = (self.decisions[0].name,)
 
@@ -178,7 +188,7 @@ class RecurrencePart(Part):
         uses = (*self.block.stores, *self.block.loads)
         along = all(use.affine and use.stride(steps) in (0, 1) and (use.stride(beside) or 0) >= 0 for use in uses)
         whole = self.inner % self.turned == 0 or 4 * math.ceil(self.inner / self.turned) * self.turned <= 5 * self.inner
-        return along and whole and self.turned >= 4 and self.block.extents[steps] >= 4
+        return along and whole and self.turned >= 4 and self.block.extents[steps] >= LEAST_STEPS
 
     def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
         if self.vector is not None:

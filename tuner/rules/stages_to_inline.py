@@ -14,6 +14,7 @@ from ...tir.expr import Add, BufferLoad, Call, Expr, Mul, Sub, Var
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, ProgramInfo, Use, copies, divisors_of, pads, splits_into_affine
+from .recurrences import is_one_by_one
 
 _CHEAP = 8
 """The number of operations of an element up to which it may be computed more than once."""
@@ -345,7 +346,7 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
         repeated = reads > block.spatial_size
         if consumer.is_reduction and repeated and not (decodes and reads <= _ROWS * block.spatial_size):
             return False
-        if repeated and block.operations > _CHEAP:
+        if block.operations > _CHEAP and (repeated or is_one_by_one(consumer)):
             return False
     if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
         return False
