@@ -40,6 +40,7 @@ Both kinds take operands that lie the other way around; the names say so by lett
 ``fma_RxL_f32``               ``C[R, L] += A[R, 1] * B[1, L]``: a row of multiply-adds, R L = 6x16, 14x32, 1x16, 1x8
 ``dot_16x16x64_s8s8_amx``     ``C[16, 16] += A[16, 64] · B[16, 16, 4]``, int8 by int8 into int32: one tdpbssd of AMX
 ``dot_16x16x64_u8s8_amx``     the same for uint8 by int8: one tdpbusd
+``dot_16x16x64_s8u8_amx``     int8 by uint8: one tdpbsud; ``dot_16x16x64_u8u8_amx`` uint8 by uint8: one tdpbuud
 ``dot_16x16x32_bf16_amx``     ``C[16, 16] += A[16, 32] · B[16, 16, 2]``, bfloat16 into float32: one tdpbf16ps
 ``fill_16x16_T_amx``          ``C[16, 16] = 0`` in a tile register, T = i32, f32
 ``store_16x16_T_amx``         ``D[16, 16] = C[16, 16]``, the rows of D apart: from a tile register to memory
@@ -331,7 +332,7 @@ _STORE_IMPL = """
 def tile_dot(a: str, b: str) -> tuple[PrimFunc, PrimFunc]:
     """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, 16 j and 64 bytes of k. B comes as ``B[k // w, j, k % w]``.
 
-    ``a``, ``b``: int8 by int8 or uint8 by int8 into int32 (w is 4; exact but for wrapping sums), or bfloat16 by bfloat16
+    ``a``, ``b``: int8 or uint8, each, into int32 (w is 4; exact but for wrapping sums), or bfloat16 by bfloat16
     into float32 (w is 2; sums in an order of the machine's, see :func:`tilewright.tir.expr.intrinsics.matrix_operations.tile_dot2_bf16`).
     """
     half = a == "bfloat16"
@@ -553,6 +554,8 @@ INT16_DOT_INTRINS = {
 """Those of two steps of int16, by lanes and the type of the second factor."""
 AMX_DOT_S8S8_INTRIN = "dot_16x16x64_s8s8_amx"
 AMX_DOT_U8S8_INTRIN = "dot_16x16x64_u8s8_amx"
+AMX_DOT_S8U8_INTRIN = "dot_16x16x64_s8u8_amx"
+AMX_DOT_U8U8_INTRIN = "dot_16x16x64_u8u8_amx"
 AMX_DOT_BF16_INTRIN = "dot_16x16x32_bf16_amx"
 
 
@@ -578,6 +581,8 @@ SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     **{name: partial(int16_dot, lanes, dtype) for (lanes, dtype), name in INT16_DOT_INTRINS.items()},
     AMX_DOT_S8S8_INTRIN: partial(tile_dot, "int8", "int8"),
     AMX_DOT_U8S8_INTRIN: partial(tile_dot, "uint8", "int8"),
+    AMX_DOT_S8U8_INTRIN: partial(tile_dot, "int8", "uint8"),
+    AMX_DOT_U8U8_INTRIN: partial(tile_dot, "uint8", "uint8"),
     AMX_DOT_BF16_INTRIN: partial(tile_dot, "bfloat16", "bfloat16"),
     **{f"fill_16x16_{t}_amx": partial(tile_fill, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
     **{f"store_16x16_{t}_amx": partial(tile_store, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},

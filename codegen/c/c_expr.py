@@ -510,7 +510,7 @@ def _tile_dot4(em: CScope, e: Call) -> str:
         f"t[16 * i + j] += {product}; memcpy(&c, t, sizeof t); return c;"
     )
     params = f"{kind} c, const {left} *a, int64_t sa, const {right} *b, int64_t sb"
-    name = em.helpers.define(f"tw_tile_dot{width}_{left[:-2]}", kind, params, body)
+    name = em.helpers.define(f"tw_tile_dot{width}_{left[:-2]}_{right[:-2]}", kind, params, body)
     return f"{name}({em.value(c)}, {_rows(em, a)}, {_rows(em, b)})"
 
 

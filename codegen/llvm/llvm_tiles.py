@@ -18,7 +18,11 @@ from .llvm_scope import LlvmScope
 
 _SHAPE = ["i16", "i16"]
 _FULL = [str(TILE_ROWS), str(TILE_BYTES)]
-_DOTS = {"uint8x1024": "tdpbusd", "int8x1024": "tdpbssd", "bfloat16x512": "tdpbf16ps"}
+_DOTS = {
+    ("int8", "int8"): "tdpbssd", ("int8", "uint8"): "tdpbsud", ("uint8", "int8"): "tdpbusd", ("uint8", "uint8"): "tdpbuud",
+    ("bfloat16", "bfloat16"): "tdpbf16ps",
+}  # fmt: skip
+"""The instructions by the types of both factors."""
 
 
 def _has_instruction(em: LlvmScope, op: str) -> bool:
@@ -83,7 +87,7 @@ def _vector(em: LlvmScope, tile: str, dtype: str) -> str:
 
 def _multiplied(em: LlvmScope, e: Call) -> str:
     c, a, b = e.args
-    name = f"llvm.x86.{_DOTS[a.dtype]}.internal"
+    name = f"llvm.x86.{_DOTS[a.dtype.element, b.dtype.element]}.internal"
     operands = [_register(em, x) for x in (c, a, b)]
     types = ["i16"] * 3 + ["x86_amx"] * 3
     return em.fn.pure(em.fn.intrinsic(name, "x86_amx", types, [*_FULL, str(TILE_BYTES), *operands]))
@@ -232,10 +236,15 @@ def _by_rows(em: LlvmScope, e: Call) -> str:
 
 
 def _row_dot(em: LlvmScope, op: str, c: Var, a: Var, b: Var) -> Expr:
-    """Returns one step of one row. A signed left factor is converted to the unsigned one of the instruction, if there
-    is one."""
+    """Returns one step of one row. The unsigned factor is the left one of the instruction; where there is none, one is
+    converted."""
     if op == "tir.tile_dot2_bf16":
         return Call("tir.dot2_bf16", (c, a, b), c.dtype)
+    if a.dtype.element == b.dtype.element == "uint8":
+        both = Call("tir.dot4_u8u8", (c, a, b), c.dtype)
+        return both if em.target.dot_lanes(both.op) else expand_dot(both)
+    if b.dtype.element == "uint8":
+        a, b = b, a
     plain = Call("tir.dot4_u8i8", (c, a, b), c.dtype)
     if a.dtype.element == "uint8":
         return plain

@@ -70,12 +70,12 @@ def tiled(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
 
 def on_tiles(func: tw.PrimFunc, target: tw.Target) -> tw.Schedule:
     """Tiles of 32 by 32 sums in registers, along the rows of the result."""
-    dtype = func.buffers[0].dtype
+    dtype = str(func.buffers[0].dtype)
     steps = steps_of(dtype)
     k, n = (-(-int(extent) // unit) for extent, unit in zip(func.buffers[1].shape, (steps, 2 * TILE), strict=True))
     sch = tw.Schedule(func)
     tiles = UnitTiles(
-        across=columns_at_once(n * 2 * TILE, k * steps * (64 // steps), target) // TILE, dtype=dtype, copied=steps,
+        across=columns_at_once(n * 2 * TILE, k * steps * (64 // steps), target) // TILE, types=(dtype, str(func.buffers[1].dtype)), copied=steps,
         shared=target.num_cores > 1,
     )  # fmt: skip
     matrix_unit_product(sch, "C", tiles)

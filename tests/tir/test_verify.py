@@ -169,7 +169,7 @@ BROKEN_CALLS = {
     "dot product": (
         call("dot4_u8i8", "int32", N, Broadcast(IntImm(1, "int8"), 4), Broadcast(IntImm(1, "int8"), 4)),
         "dot4_u8i8 takes int32, uint8x4, int8x4, not int32, int8x4, int8x4"),
-    "tile product": (call("tile_dot4", "int32", N, N, N), "tile_dot4 takes int32x256, uint8x1024 or int8x1024, int8x1024"),
+    "tile product": (call("tile_dot4", "int32", N, N, N), "tile_dot4 takes int32x256, uint8x1024 or int8x1024, int8x1024 or uint8x1024"),
     "tile": (call("tile_load", "int8x16", PA, N), "tile_load: int8x16 is not a tile of 16 rows of 64 bytes"),
     "shifts": (call("q_multiply_shift", "int32", N, N, F1, N), "q_multiply_shift: shifts by integers, not float32"),
     "name": (call("call_extern", "float32", N), "call_extern: the first argument is the name of a function, not n"),

@@ -180,3 +180,26 @@ def test_a_quantized_convolution_equals_that_of_onnx_runtime(dtype, target):
     np.testing.assert_array_equal(built(x), want)
     (product,) = [step.func.script() for step in built.steps if "conv2d_nhwc" in step.func.script()]
     assert 'T.Cast("int32", pad' in product and f'"{dtype}"' in product
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "word"),
+    [
+        ("int8", "uint8", "tdpbsud"),
+        ("uint8", "uint8", "tdpbuud"),
+        ("uint8", "int8", "tdpbusd"),
+        ("int8", "int8", "tdpbssd"),
+    ],
+)
+def test_factors_of_either_sign_take_tiles(left, right, word):
+    """A convolution of one place with channels first has weights as rows and unsigned pixels as columns."""
+    w, x = te.placeholder((64, 128), left, name="W"), te.placeholder((128, 196), right, name="X")
+    r = te.reduce_axis((0, 128), name="r")
+    y = te.compute((64, 196), lambda i, j: te.sum(w[i, r].astype("int32") * x[r, j].astype("int32"), axis=r), name="Y")
+    assert word in build([w, x, y], UNIT).get_source("asm")
+    rng, ends = np.random.default_rng(0), {"int8": (-128, 128), "uint8": (0, 256)}
+    a, b = (rng.integers(*ends[t], s).astype(t) for t, s in ((left, (64, 128)), (right, (128, 196))))
+    a[0], b[:, 0] = ends[left][1] - 1, ends[right][1] - 1
+    got = np.zeros((64, 196), "int32")
+    build([w, x, y], "native -num-cores=1")(a, b, got)
+    np.testing.assert_array_equal(got, a.astype("int32") @ b.astype("int32"))

@@ -270,11 +270,6 @@ class TileProduct:
         return self.dot.left
 
     @property
-    def left_dtype(self) -> str:
-        """The type of the operand with the rows."""
-        return self.dot.types[0]
-
-    @property
     def turned(self) -> bool:
         """Returns whether the steps of the right factor are neighbours in memory, not its columns."""
         return self.roles.by_step(self.roles.right)
@@ -293,10 +288,10 @@ class TileProduct:
 def tile_product(block: BlockInfo) -> TileProduct | None:
     """Returns the roles in a product that tiles of a matrix unit multiply; None for other blocks.
 
-    Padding with zeros may take as much again as the product itself. Of int8 the right factor is signed.
+    Padding with zeros may take as much again as the product itself.
     """
     dot, roles = dot_roles(block), product_axes(block)
-    if dot is None or roles is None or dot.dtype == "int8" and dot.types[1] != "int8":
+    if dot is None or roles is None:
         return None
     if block.loads[dot.right] is not roles.right or block.reduce[-1] is not dot.k:
         return None

@@ -21,7 +21,13 @@ from typing import Any
 import numpy as np
 
 from ...schedule import Schedule
-from ...schedule.intrin import AMX_DOT_BF16_INTRIN, AMX_DOT_S8S8_INTRIN, AMX_DOT_U8S8_INTRIN
+from ...schedule.intrin import (
+    AMX_DOT_BF16_INTRIN,
+    AMX_DOT_S8S8_INTRIN,
+    AMX_DOT_S8U8_INTRIN,
+    AMX_DOT_U8S8_INTRIN,
+    AMX_DOT_U8U8_INTRIN,
+)
 from ..cost.axis_roles import TILE, TILE_BYTES, TileProduct, up_to_multiple
 from ..cost.cost_features import Costs, ceil_div
 from ..cost.machine_model import MachineModel, worth_threads
@@ -30,8 +36,14 @@ from ..program import BlockInfo
 from .product_form import OperandOrder, ProductAxes, in_product_form
 from .schedule_rule import Decision, Part
 
-_DOTS = {"int8": AMX_DOT_S8S8_INTRIN, "uint8": AMX_DOT_U8S8_INTRIN, "bfloat16": AMX_DOT_BF16_INTRIN}
-"""The instruction by the type of the operand with the rows; the other one is int8 or bfloat16."""
+_DOTS = {
+    ("int8", "int8"): AMX_DOT_S8S8_INTRIN,
+    ("int8", "uint8"): AMX_DOT_S8U8_INTRIN,
+    ("uint8", "int8"): AMX_DOT_U8S8_INTRIN,
+    ("uint8", "uint8"): AMX_DOT_U8U8_INTRIN,
+    ("bfloat16", "bfloat16"): AMX_DOT_BF16_INTRIN,
+}
+"""The instruction by the types of the operand with the rows and of the other one."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,7 @@ class UnitTiles:
     """The parameters of a product on a matrix unit.
 
     ``tall`` by ``wide`` tiles of sums are in registers at a time; all rows are multiplied by ``across`` tiles of columns
-    before the next ones. ``left`` is the number of the operand with the rows, of the type ``dtype``. ``copied``: how many of its
+    before the next ones. ``left`` is the number of the operand with the rows; ``types`` are its type and that of the other one. ``copied``: how many of its
     steps are copied at once into tiles, 0 to read it in place, which takes one axis of rows and one of steps, and no padding.
     ``turned``: the steps of the other operand are neighbours in memory, not its columns. ``axes`` are those of the block.
     """
@@ -48,7 +60,7 @@ class UnitTiles:
     tall: int = 2
     wide: int = 2
     left: int = 0
-    dtype: str = "int8"
+    types: tuple[str, str] = ("int8", "int8")
     copied: int = 0
     turned: bool = False
     axes: ProductAxes = ProductAxes((), (0,), (1,), (2,))
@@ -64,7 +76,7 @@ def matrix_unit_product(sch: Schedule, block: Any, tiles: UnitTiles, epilogue: A
     """Schedule ``block``, a product of two matrices or one whose axes make two, for the matrix unit. ``epilogue`` is the
     element-wise stage that alone reads the result, if it is to take the sums from the tiles."""
     block = sch.get_block(block) if isinstance(block, str) else block
-    steps, word, known = steps_of(tiles.dtype), "f32" if tiles.dtype == "bfloat16" else "i32", sch.get(block)
+    steps, word, known = steps_of(tiles.types[0]), "f32" if tiles.types[0] == "bfloat16" else "i32", sch.get(block)
     sizes = [int(axis.dom.extent) for axis in known.iter_vars]
     multiples = (tiles.tall * TILE, tiles.wide * TILE, steps)
     orders = [
@@ -111,7 +123,7 @@ def matrix_unit_product(sch: Schedule, block: Any, tiles: UnitTiles, epilogue: A
         sch.vectorize(lanes)
         sch.unroll(sch.get_loops(out)[-2])
     init = sch.decompose_reduction(block, loops["k0"])
-    sch.tensorize(loops["i2"], _DOTS[tiles.dtype])
+    sch.tensorize(loops["i2"], _DOTS[tiles.types])
     *over, inner, _ = sch.get_loops(init)[-4:]
     sch.tensorize(inner, f"fill_16x16_{word}_amx")
     i, j = sch.get_loops(store)[-2:]
@@ -174,7 +186,7 @@ class TilePart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         product = self.product
         tiles = UnitTiles(
-            row["across"], row["tall"], row["wide"], product.left, product.left_dtype,
+            row["across"], row["tall"], row["wide"], product.left, product.dot.types,
             product.run(self.steps) if row["pack"] else 0, product.turned, self.axes, self.parallel,
         )  # fmt: skip
         after = None if self.epilogue is None else sch.get_block(self.epilogue.name)

@@ -181,9 +181,9 @@ tile_store = Operation(
 )  # fmt: skip
 tile_dot4 = Operation(
     "tile_dot4", ("c", "a", "b"),
-    "c[i, j] + sum(a[i, 4 * k + q] * b[k, 4 * j + q] for k in range(16) for q in range(4)), the instructions tdpbusd "
-    "and tdpbssd; the products are exact, the sum wraps",
-    _one_of_each(("int32x256",), ("uint8x1024", "int8x1024"), ("int8x1024",)), evaluate=_dot(4), lanes=Lanes.NEVER,
+    "c[i, j] + sum(a[i, 4 * k + q] * b[k, 4 * j + q] for k in range(16) for q in range(4)), the instructions tdpbssd, "
+    "tdpbsud, tdpbusd and tdpbuud; the products are exact, the sum wraps",
+    _one_of_each(("int32x256",), ("uint8x1024", "int8x1024"), ("int8x1024", "uint8x1024")), evaluate=_dot(4), lanes=Lanes.NEVER,
 )  # fmt: skip
 tile_dot2_bf16 = Operation(
     "tile_dot2_bf16", ("c", "a", "b"),
