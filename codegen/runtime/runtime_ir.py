@@ -2,7 +2,8 @@
 
 One text serves every target: loaded once per process by the JIT, or linked into exported objects. There every symbol is
 weak and hidden: several objects in one program share one pool. Several shared libraries share the variables, and with
-them the pool, on Linux (:func:`_with_unique_state`); elsewhere each has its own.
+them the pool, on Linux (:func:`_with_unique_state`); elsewhere, and when they were made for another processor, each has
+its own.
 
 ============================================  ===================================================================
 ``void tw_parallel_for(fn, ctx, n, threads)``  ``fn(ctx, begin, end)`` over [0, n), one static chunk per thread
@@ -42,6 +43,7 @@ from dataclasses import dataclass
 from string import Template
 
 from ..machine.target import Target
+from ..machine.target_text import default_triple
 
 # Defines a part of the runtime: its text in LLVM IR, and what the text depends on.
 
@@ -881,7 +883,15 @@ def runtime_ir(target: Target, linkage: str = "", shared: bool = False) -> str:
     for part in PARTS:
         words.update(part.words(target))
     text = Template("".join([part.text for part in PARTS])).substitute(words)
-    return _with_unique_state(text) if shared and is_linux(target) else text
+    return _with_unique_state(text) if shared and _may_be_unique(target) else text
+
+
+def _may_be_unique(target: Target) -> bool:
+    """Returns whether the variables may be unique symbols: on Linux, for processors like this one.
+
+    They are written in assembly, and llvmlite's LLVM reads this machine's alone.
+    """
+    return is_linux(target) and target.triple.split("-")[0] == default_triple().split("-")[0]
 
 
 _VARIABLE = re.compile(r"^@(tw_\w+) = \w+ hidden global (.+) (?:zeroinitializer|0|null), align (\d+)$", re.MULTILINE)

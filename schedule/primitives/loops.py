@@ -124,7 +124,7 @@ def split(
         _check_bounds(target, extents)
     body = rebind(
         target.body,
-        {loop: analyzer.simplify(target.min + cast(loop.dtype, value))},
+        {loop: cast(loop.dtype, value) if is_const_int(target.min, 0) else target.min + cast(loop.dtype, value)},
         _ranges(tree, target, zip(new_vars, extents, strict=True)),
         analyzer,
         predicate=predicate,
