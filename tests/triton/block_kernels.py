@@ -444,3 +444,66 @@ def persistent_matmul(
             c.store([m * BM, n * BN + BN // 2], second.to(c_ptr.dtype.element_ty))
         else:
             c.store([m * BM, n * BN], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def kind_of(x, low):
+    if x < low:
+        if x < 2 * low:
+            return 0
+        x += 1
+    elif x > 8:
+        return 1
+    return (x * 10).to(tl.int32)
+
+
+@triton.jit
+def left_early(x_ptr, out_ptr, int_ptr, n, limit, BLOCK: tl.constexpr, STOP: tl.constexpr):
+    pid = tl.program_id(0)
+    row = x_ptr + pid * n
+    total, passes = tl.zeros((BLOCK,), tl.float32), 0
+    places = row + tl.arange(0, BLOCK)
+    for k in range(0, n, BLOCK):
+        x = tl.load(places, mask=k + tl.arange(0, BLOCK) < n, other=0.0)
+        places += BLOCK
+        if tl.max(x, axis=0) > limit:
+            passes += 100
+            break
+        passes += 1
+        if passes == STOP:
+            continue
+        if k // BLOCK == 1:
+            total += 1
+        total += x
+    tl.store(out_ptr + pid * BLOCK + tl.arange(0, BLOCK), total)
+    inside = tl.load(places - BLOCK, mask=tl.arange(0, BLOCK) < 1, other=0.0)
+    tl.store(int_ptr + pid * 4, passes)
+    tl.store(int_ptr + pid * 4 + 1, kind_of(tl.sum(inside, axis=0), -1.0))
+    at = 0
+    while True:
+        if at >= n:
+            break
+        at += 1
+        if tl.load(row + at - 1) < 0:
+            if at % 2 == 0:
+                continue
+            passes += 7
+        passes += 3
+    tl.store(int_ptr + pid * 4 + 2, passes * 1000 + at)
+    for m in range(10, 0, -3):
+        for j in range(m):
+            if tl.load(row + j) > limit:
+                return
+            if j == 4:
+                break
+            passes += j
+        passes += 1
+        if passes > 2000:
+            continue
+        for i in tl.static_range(4):
+            if i == 2:
+                break
+            if passes % 3 == i:
+                break
+            passes += 50
+    tl.store(int_ptr + pid * 4 + 3, passes)

@@ -82,6 +82,7 @@ CASES = [
     attended(1), attended(3), attended(3, head=32, dtype=np.float16),
     grouped([(20, 17, 33), (16, 16, 16), (1, 40, 5)]),
     *[("persistent_matmul", (3,), [f32(40 * 48).astype(t), f32(40 * 48).astype(t), np.zeros(40 * 40, t), 40, 40, 48], {"BM": 16, "BN": 16, "BK": 16, "GROUP": 2, "PROGRAMS": 3, "HALVES": h}) for t, h in ((np.float32, True), (np.float16, False))],
+    *[("left_early", (6,), [f32(6 * 37), np.zeros(6 * 8, np.float32), np.full(24, -5, np.int32), 37, limit], {"BLOCK": 8, "STOP": stop}) for limit, stop in ((1.7, 2), (3.0, 0), (0.2, 1))],
     ("windows", (3, 2), [f32(36 * 32), np.zeros(36 * 28, np.float32), 36, 28, 32], {"BM": 16, "BN": 16}),
 ]  # fmt: skip
 
