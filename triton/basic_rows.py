@@ -46,6 +46,17 @@ def _grid_axis(axis: Any) -> int:
 
 
 @builtin
+def swizzle2d(k: KernelBuilder, i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[BlockValue, BlockValue]:
+    """Return the place of (i, j) in an order that goes down the columns of each group of ``size_g`` rows."""
+    flat = k.binary("+", k.binary("*", i, size_j), j)
+    in_group = k.binary("*", size_g, size_j)
+    first = k.binary("*", k.binary("//", flat, in_group), size_g)
+    rows = k.binary("minimum", k.binary("-", size_i, first), size_g)
+    place = k.binary("%", flat, in_group)
+    return k.binary("+", first, k.binary("%", place, rows)), k.binary("//", place, rows)
+
+
+@builtin
 def arange(k: KernelBuilder, start: int, end: int) -> BlockValue:
     """Return the integers from ``start`` to ``end`` - 1 as a block; their number is a power of two."""
     low, high = whole(start, "the start of arange"), whole(end, "the end of arange")
@@ -137,6 +148,24 @@ def maximum(k: KernelBuilder, x: Any, y: Any) -> BlockValue:
 def minimum(k: KernelBuilder, x: Any, y: Any) -> BlockValue:
     """Return the smaller element of two blocks."""
     return k.binary("minimum", x, y)
+
+
+@builtin
+def add(k: KernelBuilder, x: Any, y: Any, sanitize_overflow: bool = True) -> BlockValue:
+    """Return the sum of two blocks, as x + y."""
+    return k.binary("+", x, y)
+
+
+@builtin
+def sub(k: KernelBuilder, x: Any, y: Any, sanitize_overflow: bool = True) -> BlockValue:
+    """Return the difference of two blocks, as x - y."""
+    return k.binary("-", x, y)
+
+
+@builtin
+def mul(k: KernelBuilder, x: Any, y: Any, sanitize_overflow: bool = True) -> BlockValue:
+    """Return the product of two blocks, as x * y."""
+    return k.binary("*", x, y)
 
 
 @builtin
@@ -325,6 +354,28 @@ def expand_dims(k: KernelBuilder, input: BlockValue, axis: Any) -> BlockValue:
     return value.derived(shape, lambda lanes: value.make(tuple([lanes[n] for n in kept])))
 
 
+@builtin
+def unsqueeze(k: KernelBuilder, x: BlockValue, dim: Any) -> BlockValue:
+    """Return the block with a new dimension of size 1."""
+    result: BlockValue = expand_dims.meaning(k, x, dim)
+    return result
+
+
+@builtin
+def squeeze(k: KernelBuilder, x: BlockValue, dim: Any) -> BlockValue:
+    """Return the block without a dimension of size 1."""
+    value = k.value(x)
+    n = axis_of(value, dim)
+    if value.shape[n] != 1:
+        raise ValueError(
+            f"squeeze leaves out a dimension of size 1, and dimension {n} of {value.type_text()} is larger"
+        )
+    zero = k.number(0)
+    return value.derived(
+        (*value.shape[:n], *value.shape[n + 1 :]), lambda lanes: value.make((*lanes[:n], zero, *lanes[n:]))
+    )
+
+
 @member
 def broadcast_to(k: KernelBuilder, input: BlockValue, *shape: Any) -> BlockValue:
     """Return the block repeated to a larger shape."""
@@ -500,6 +551,15 @@ def xor_sum(k: KernelBuilder, input: Any, axis: Any = None, keep_dims: bool = Fa
     if not value.dtype.is_int:
         raise TypeError(f"xor_sum is for integers, not {value.type_text()}")
     return _reduced(k, value, axis, keep_dims, "xor_sum")
+
+
+@member
+def reduce_or(k: KernelBuilder, input: Any, axis: Any, keep_dims: bool = False) -> BlockValue:
+    """Return the bits that any integer along an axis has."""
+    value = k.value(input)
+    if not value.dtype.is_int:
+        raise TypeError(f"reduce_or is for integers, not {value.type_text()}")
+    return _reduced(k, value, axis, keep_dims, "or")
 
 
 @member

@@ -254,7 +254,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Expr]] = {
     "/": operator.truediv,
     "&": operator.and_,
     "|": operator.or_,
-    "^": operator.xor,
+    "^": lambda a, b: COMPARISONS["!="](a, b) if a.dtype.is_bool else a ^ b,
     "<<": operator.lshift,
     ">>": operator.rshift,
     "minimum": min_,

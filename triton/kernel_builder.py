@@ -570,8 +570,9 @@ class KernelBuilder:
     def fault(self, offset: Expr, extent: Expr, allowed: Expr | None) -> tuple[Expr, Expr]:
         """Return whether an element lies outside of its argument, where the mask holds, and the number that says which."""
         wrong = any_(offset < self.number(0), offset >= extent)
-        noted = max_(offset + self.number(1), min_(offset, self.number(0)))  # 1 and more, or below 0
-        return wrong if allowed is None else all_(allowed, wrong), converted(noted, DType("int64"))
+        place = converted(offset, DType("int64"))
+        noted = Select(offset < self.number(0), place, place + const(1, DType("int64")))  # below 0, or 1 and more
+        return wrong if allowed is None else all_(allowed, wrong), noted
 
     def check(self, verb: str, pointer: BlockValue, mask: BlockValue | None) -> None:
         """Note the access of an element outside of its argument, where the mask holds."""

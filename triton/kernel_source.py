@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from ..pages.messages import near_words
+from .jumps import without_jumps
 from .liveness import Liveness
 from .rows import constexpr
 
@@ -43,11 +44,20 @@ class KernelSource:
 
     @cached_property
     def body(self) -> list[ast.stmt]:
-        """The statements of the function."""
+        """The statements of the function, with one ``return`` at most, at their end."""
+        return self.structured[0]
+
+    @property
+    def result(self) -> str:
+        """The name of what the function returns where several statements return it."""
+        return self.structured[1]
+
+    @cached_property
+    def structured(self) -> tuple[list[ast.stmt], str]:
         tree = ast.parse("\n".join(self.lines)).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise TypeError(f"{self.name} is no function that is defined by def")
-        return tree.body
+        return without_jumps(tree.body)
 
     @cached_property
     def liveness(self) -> Liveness:

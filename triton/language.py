@@ -1,7 +1,7 @@
 """The names of ``tl``: types, and the functions that kernels in blocks call.
 
 What a row is stands in :mod:`.rows`. The rows themselves: :mod:`.basic_rows` has programs, memory, elements, shapes, reductions
-by name and products; :mod:`.combining_rows` reductions and scans by any function; :mod:`.memory_rows` atomic operations and
+by name and products; :mod:`.combining_rows` reductions and scans by any function; :mod:`.order_rows` sorting; :mod:`.memory_rows` atomic operations and
 windows; :mod:`.random_rows` random numbers.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from .basic_rows import (
     abs,
+    add,
     arange,
     argmax,
     argmin,
@@ -41,12 +42,14 @@ from .basic_rows import (
     maximum,
     min,
     minimum,
+    mul,
     multiple_of,
     num_programs,
     permute,
     program_id,
     range,
     ravel,
+    reduce_or,
     reshape,
     rsqrt,
     sigmoid,
@@ -54,13 +57,17 @@ from .basic_rows import (
     softmax,
     sqrt,
     sqrt_rn,
+    squeeze,
     static_assert,
     static_print,
     static_range,
     store,
+    sub,
     sum,
+    swizzle2d,
     to,
     trans,
+    unsqueeze,
     view,
     where,
     xor_sum,
@@ -82,6 +89,7 @@ from .memory_rows import (
     make_tensor_descriptor,
     store_tensor_descriptor,
 )
+from .order_rows import bitonic_merge, gather, histogram, sort, topk
 from .random_rows import (
     pair_uniform_to_normal,
     philox,
@@ -124,18 +132,19 @@ class _Math:
 math = _Math()
 
 __all__ = [
-    "abs", "arange", "argmax", "argmin", "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas",
-    "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16", "broadcast", "broadcast_to",
-    "cast", "cat", "cdiv", "ceil", "clamp", "constexpr", "cos", "cumprod", "cumsum", "debug_barrier", "div_rn",
-    "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "fdiv", "flip", "float16", "float32", "float64", "floor",
-    "fma", "full", "int1", "int16", "int32", "int64", "int8", "interleave", "join", "load",
-    "load_tensor_descriptor", "log", "log2", "make_tensor_descriptor", "math", "max", "max_constancy",
-    "max_contiguous", "maximum", "min", "minimum", "multiple_of", "num_programs", "pair_uniform_to_normal",
-    "permute", "philox", "pointer_type", "program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x",
-    "range", "ravel", "reduce", "reshape", "rsqrt", "sigmoid", "sin", "softmax", "split", "sqrt", "sqrt_rn",
-    "static_assert", "static_print", "static_range", "store", "store_tensor_descriptor", "sum", "to", "trans",
-    "uint16", "uint32", "uint64", "uint8", "uint_to_uniform_float", "umulhi", "view", "where", "xor_sum", "zeros",
-    "zeros_like",
+    "abs", "add", "arange", "argmax", "argmin", "associative_scan", "assume", "atomic_add", "atomic_and",
+    "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16",
+    "bitonic_merge", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil", "clamp", "constexpr", "cos",
+    "cumprod", "cumsum", "debug_barrier", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims",
+    "fdiv", "flip", "float16", "float32", "float64", "floor", "fma", "full", "gather", "histogram", "int1",
+    "int16", "int32", "int64", "int8", "interleave", "join", "load", "load_tensor_descriptor", "log", "log2",
+    "make_tensor_descriptor", "math", "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum",
+    "mul", "multiple_of", "num_programs", "pair_uniform_to_normal", "permute", "philox", "pointer_type",
+    "program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel", "reduce",
+    "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "softmax", "sort", "split", "sqrt", "sqrt_rn",
+    "squeeze", "static_assert", "static_print", "static_range", "store", "store_tensor_descriptor", "sub",
+    "sum", "swizzle2d", "to", "topk", "trans", "uint16", "uint32", "uint64", "uint8", "uint_to_uniform_float",
+    "umulhi", "unsqueeze", "view", "where", "xor_sum", "zeros", "zeros_like",
 ]  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from .jumps import flag_of
+
 Names = frozenset[str]
 
 
@@ -64,7 +66,8 @@ class Liveness:
                 if isinstance(s, ast.For)
                 else frozenset()
             )
-            head = out | fixed
+            flag = flag_of(s)
+            head = out | fixed | (frozenset() if flag is None else {flag})
             while True:
                 more = head | (self._block(s.body, head) - bound)
                 if more == head:

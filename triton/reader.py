@@ -17,12 +17,22 @@ from types import ModuleType
 from typing import Any
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import BufferLoad, Expr, Var, max_, pre_order, vars_in
+from ..tir.expr import BufferLoad, Expr, Var, all_, max_, pre_order, vars_in
 from ..tir.expr.dtype import BOOL, DType
-from ..tir.stmt import Buffer, BufferStore, For, IfThenElse, While
+from ..tir.stmt import Buffer, BufferStore, For, IfThenElse, Stmt, While
 from . import language
 from .basic_rows import LOOP_HINTS
-from .block_values import BlockValue, PointerType, converted, is_index, is_not_negative, of_expression, type_of_number
+from .block_values import (
+    BlockValue,
+    PointerType,
+    converted,
+    is_index,
+    is_not_negative,
+    negated,
+    of_expression,
+    type_of_number,
+)
+from .jumps import flag_of, is_unrolled
 from .kernel_builder import KEEP_FROM, KernelBuilder, NeedsWideIndices, ProductValue
 from .kernel_source import KernelError, KernelSource
 from .liveness import names_assigned, names_read
@@ -139,12 +149,10 @@ class KernelReader:
         return None if done is None else done[0]
 
     def block(self, stmts: Sequence[ast.stmt]) -> tuple[Any] | None:
-        """Read statements in order; returns the value of a ``return`` among them in a tuple."""
-        for n, stmt in enumerate(stmts):
+        """Read statements in order; returns the value of a ``return`` at their end in a tuple."""
+        for stmt in stmts:
             if isinstance(stmt, ast.If):
-                done = self.branch(stmt, stmts[n + 1 :])
-                if done is not None:
-                    return done if done[0] is not _REST_READ else None
+                self.branch(stmt)
                 continue
             frame = self.frame
             frame.spot, frame.live = stmt, frame.source.liveness.after[stmt]
@@ -241,42 +249,24 @@ class KernelReader:
 
     # -- branches ----------------------------------------------------------------------------------------------------
 
-    def branch(self, s: ast.If, rest: Sequence[ast.stmt]) -> tuple[Any] | None:
-        """Read an ``if``. One that returns from the kernel at its end makes the statements after it its ``else``."""
+    def branch(self, s: ast.If) -> None:
+        """Read an ``if``: one branch where its condition is known, else both."""
         frame = self.frame
         frame.spot, frame.live = s, frame.source.liveness.after[s] | names_read(*s.body, *s.orelse)
         test = self.at(s.test)
         if not isinstance(test, BlockValue):
-            return self.block(s.body if test else s.orelse)
+            self.block(s.body if test else s.orelse)
+            return
         if test.shape:
             raise self.error(
                 s.test, f"if asks a single value, not {test.type_text()}; tl.where chooses element by element"
             )
-        returns = any(isinstance(n, ast.Return) for part in (*s.body, *s.orelse) for n in ast.walk(part))
-        orelse = list(s.orelse)
-        body = list(s.body)
-        if returns:
-            last = body[-1]
-            if (
-                not isinstance(last, ast.Return)
-                or last.value is not None
-                or orelse
-                or len(self.frames) > 1
-                or self.frame.rest
-            ):
-                raise self.error(
-                    s, "a return under a condition that is computed stands at the end of an if of the kernel itself"
-                )
-            if any(isinstance(n, ast.Return) for part in body[:-1] for n in ast.walk(part)):
-                raise self.error(s, "one return stands at the end of the if")
-            body, orelse = body[:-1], list(rest)
-        self.guard(s, self.choose, s, test, body, orelse, returns)
-        return (_REST_READ,) if returns else None
+        self.guard(s, self.choose, s, test)
 
-    def choose(self, s: ast.If, test: BlockValue, body: list[ast.stmt], orelse: list[ast.stmt], is_end: bool) -> None:
-        builder, frame = self.builder, self.frame
+    def choose(self, s: ast.If, test: BlockValue) -> None:
+        builder, frame, body, orelse = self.builder, self.frame, s.body, s.orelse
         condition = builder.named(builder.data(test, BOOL), "holds").scalar
-        after = frozenset() if is_end else frame.source.liveness.after[s]
+        after = frame.source.liveness.after[s]
         self.settle_before(frame, [*body, *orelse], frozenset(frame.names))
         before = dict(frame.names)
         changed = [n for n in names_assigned([*body, *orelse]) if n in after]
@@ -321,6 +311,8 @@ class KernelReader:
         if not isinstance(a, BlockValue) and isinstance(b, BlockValue):
             a, b = b, a
         if not isinstance(a, BlockValue):
+            if isinstance(a, bool) and isinstance(b, bool):
+                return self.builder.constant(a, BOOL)
             if any(isinstance(x, bool) or not isinstance(x, (int, float)) for x in (a, b)):
                 raise TypeError(f"{name} is {a!r} or {b!r} by a condition that is computed")
             return self.builder.constant(a, type_of_number(float(a) if isinstance(b, float) else a))
@@ -354,10 +346,17 @@ class KernelReader:
         start, stop, step = ((0, bounds[0], 1), (*bounds, 1), bounds)[len(bounds) - 1]
         if kind is language.static_range:
             numbers = [whole(n, "a number of static_range") for n in (start, stop, step)]
+            flag = flag_of(s)
             for n in range(*numbers):
                 self.bind(s.target, n, s)
-                if self.block(s.body) is not None:
-                    raise self.error(s, "a return in a loop")
+                self.block(s.body)
+                left = False if flag is None else self.frame.names[flag]
+                if left is True:
+                    break
+                if isinstance(left, BlockValue) and not is_unrolled(s):
+                    raise TypeError(
+                        "break by a condition that is computed stands in a loop over tl.static_range by that name"
+                    )
             return
         if not isinstance(s.target, ast.Name):
             raise TypeError("a loop has one variable")
@@ -401,7 +400,11 @@ class KernelReader:
                 break
             moving = still
         cells = {n: self.cell(n, v) for n, v in carried.items() if n not in moving}
+        flag = flag_of(s)
+        turns = None if flag is None else Turns(builder, k, count)
         with builder.scope() as inner:
+            if turns is not None:
+                turns.begin()
             frame.names = {**before, target: number}
             for n, v in carried.items():
                 frame.names[n] = (
@@ -409,10 +412,15 @@ class KernelReader:
                 )
             self.loop_body(s, carried)
             self.carry(carried, cells, frame.names)
-        builder.emit(For(k, builder.number(0), count, "serial", inner.statement()))
+            if turns is not None and flag is not None:
+                turns.end(cells[flag])
+        if turns is None:
+            builder.emit(For(k, builder.number(0), count, "serial", inner.statement()))
+            passes = max_(count, builder.number(0))
+        else:
+            passes = turns.loop(inner.statement())
         gone = set(names_assigned([s]))
         frame.names = {n: v for n, v in before.items() if n not in gone or n in carried}
-        passes = max_(count, builder.number(0))
         for n, v in carried.items():
             frame.names[n] = self.moved(v, passes * distance[n]) if n in moving else builder.read_of(cells[n], v)
 
@@ -522,8 +530,7 @@ class KernelReader:
             for n, stmt in enumerate(s.body):
                 frame.rest.append(names_read(*s.body[n + 1 :]) | _changed_in(s.body[n + 1 :]))
                 try:
-                    if self.block([stmt]) is not None:
-                        raise self.error(stmt, "a return in a loop")
+                    self.block([stmt])
                 finally:
                     frame.rest.pop()
         finally:
@@ -574,7 +581,15 @@ class KernelReader:
             self.loop_body(s, carried)
             self.carry(carried, cells, frame.names)
             frame.names = {**before, **inside}
-            self.ask(s.test, goes)
+            flag = flag_of(s)
+            if flag is None:
+                self.ask(s.test, goes)
+            else:  # after a break the condition is not asked
+                zero = builder.number(0)
+                builder.emit(BufferStore(goes, negated(BufferLoad(cells[flag], (zero,))), (zero,)))
+                with builder.scope() as asked:
+                    self.ask(s.test, goes)
+                builder.emit(IfThenElse(BufferLoad(goes, (zero,)), asked.statement()))
         builder.emit(While(BufferLoad(goes, (builder.number(0),)), inner.statement()))
         gone = set(names_assigned(s.body))
         frame.names = {n: v for n, v in before.items() if n not in gone or n in carried}
@@ -643,6 +658,11 @@ class KernelReader:
             return frame.names[node.id]
         found = frame.source.global_named(node.id, _UNSET)
         if found is _UNSET:
+            if node.id == frame.source.result:
+                raise NameError_(
+                    "a return of a value in a loop whose iterations are not known when the kernel is compiled; "
+                    "keep it in a name that has a value before the loop, and return that after it"
+                )
             if node.id in names_assigned(frame.source.body):
                 raise NameError_(f"{node.id} has no value here: it is assigned in a loop or in one branch only")
             raise NameError_(f"{node.id} is not defined")
@@ -845,6 +865,37 @@ class NameError_(ValueError):
     """Raised for a name without a value."""
 
 
+class Turns:
+    """The iterations of a counted loop that may end early: their number is counted in memory."""
+
+    def __init__(self, builder: KernelBuilder, number: Var, count: Expr) -> None:
+        self.builder, self.number, self.count = builder, number, count
+        self.zero = (builder.number(0),)
+        self.turn = builder.allocated((), builder.index, "turn")
+        self.goes = builder.allocated((), BOOL, "goes")
+        builder.emit(BufferStore(self.turn, builder.number(0), self.zero))
+        builder.emit(BufferStore(self.goes, builder.number(0) < count, self.zero))
+
+    def begin(self) -> None:
+        """Name the number of the iteration, at the head of the body."""
+        self.builder.emit((self.number, BufferLoad(self.turn, self.zero)))
+
+    def end(self, flag: Buffer) -> None:
+        """Count the iteration, at the end of the body. The loop ends by its count, or when the flag is set."""
+        after = self.number + self.builder.number(1)
+        self.builder.emit(BufferStore(self.turn, after, self.zero))
+        goes = all_(negated(BufferLoad(flag, self.zero)), after < self.count)
+        self.builder.emit(BufferStore(self.goes, goes, self.zero))
+
+    def loop(self, body: Stmt) -> Expr:
+        """Add the loop, and return how many iterations there were."""
+        self.builder.emit(While(BufferLoad(self.goes, self.zero), body))
+        passes = Var("passes", self.builder.index)
+        self.builder.emit((passes, BufferLoad(self.turn, self.zero)))
+        self.builder.not_negative.add(passes)
+        return passes
+
+
 class _Pushed:
     """Holds one more entry at the end of a list."""
 
@@ -867,7 +918,6 @@ class _Bound:
 
 
 _UNSET = object()
-_REST_READ = object()
 _NAMED_ALIKE: dict[Any, Any] = {
     min: language.minimum,
     max: language.maximum,

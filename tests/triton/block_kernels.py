@@ -444,3 +444,106 @@ def persistent_matmul(
             c.store([m * BM, n * BN + BN // 2], second.to(c_ptr.dtype.element_ty))
         else:
             c.store([m * BM, n * BN], acc.to(c_ptr.dtype.element_ty))
+
+
+@triton.jit
+def kind_of(x, low):
+    if x < low:
+        if x < 2 * low:
+            return 0
+        x += 1
+    elif x > 8:
+        return 1
+    return (x * 10).to(tl.int32)
+
+
+@triton.jit
+def left_early(x_ptr, out_ptr, int_ptr, n, limit, BLOCK: tl.constexpr, STOP: tl.constexpr):
+    pid = tl.program_id(0)
+    row = x_ptr + pid * n
+    total, passes = tl.zeros((BLOCK,), tl.float32), 0
+    places = row + tl.arange(0, BLOCK)
+    for k in range(0, n, BLOCK):
+        x = tl.load(places, mask=k + tl.arange(0, BLOCK) < n, other=0.0)
+        places += BLOCK
+        if tl.max(x, axis=0) > limit:
+            passes += 100
+            break
+        passes += 1
+        if passes == STOP:
+            continue
+        if k // BLOCK == 1:
+            total += 1
+        total += x
+    tl.store(out_ptr + pid * BLOCK + tl.arange(0, BLOCK), total)
+    inside = tl.load(places - BLOCK, mask=tl.arange(0, BLOCK) < 1, other=0.0)
+    tl.store(int_ptr + pid * 4, passes)
+    tl.store(int_ptr + pid * 4 + 1, kind_of(tl.sum(inside, axis=0), -1.0))
+    at = 0
+    while True:
+        if at >= n:
+            break
+        at += 1
+        if tl.load(row + at - 1) < 0:
+            if at % 2 == 0:
+                continue
+            passes += 7
+        passes += 3
+    tl.store(int_ptr + pid * 4 + 2, passes * 1000 + at)
+    for m in range(10, 0, -3):
+        for j in range(m):
+            if tl.load(row + j) > limit:
+                return
+            if j == 4:
+                break
+            passes += j
+        passes += 1
+        if passes > 2000:
+            continue
+        for i in tl.static_range(4):
+            if i == 2:
+                break
+            if passes % 3 == i:
+                break
+            passes += 50
+    tl.store(int_ptr + pid * 4 + 3, passes)
+
+
+@triton.jit
+def ordered(
+    x_ptr,
+    sorted_ptr,
+    down_ptr,
+    top_ptr,
+    low_ptr,
+    one_ptr,
+    merged_ptr,
+    N: tl.constexpr,
+    M: tl.constexpr,
+    K: tl.constexpr,
+):
+    rows, columns, first = tl.arange(0, N), tl.arange(0, M), tl.arange(0, K)
+    x = tl.load(x_ptr + rows[:, None] * M + columns[None, :])
+    tl.store(sorted_ptr + rows[:, None] * M + columns[None, :], tl.sort(x))
+    tl.store(down_ptr + columns, tl.sort(tl.sum(x, axis=0).to(x.dtype), descending=True))
+    tl.store(top_ptr + rows[:, None] * K + first[None, :], tl.topk(x, K))
+    tl.store(low_ptr + rows[:, None] * K + first[None, :], tl.topk(x * 2, K, descending=False))
+    tl.store(one_ptr + rows, tl.squeeze(tl.topk(x, 1), 1))
+    both = tl.cat(tl.sort(tl.max(x, axis=0)), tl.sort(tl.min(x, axis=0), descending=True), can_reorder=True)
+    tl.store(merged_ptr + tl.arange(0, 2 * M), tl.bitonic_merge(both))
+
+
+@triton.jit
+def picked(x_ptr, i_ptr, out_ptr, count_ptr, swizzled_ptr, n, N: tl.constexpr, M: tl.constexpr, B: tl.constexpr):
+    rows, columns = tl.arange(0, N), tl.arange(0, M)
+    x = tl.load(x_ptr + rows[:, None] * M + columns[None, :])
+    i = tl.load(i_ptr + rows[:, None] * M + columns[None, :])
+    across = tl.gather(x, tl.gather(i, columns[None, :] * 0 + rows[:, None], 1) & (M - 1), 1)
+    pid = tl.program_id(0)
+    tl.store(out_ptr + pid * N * M + rows[:, None] * M + columns[None, :], across + tl.gather(x * x, i % N, 0))
+    flat = tl.ravel(i) - 3
+    counts = tl.histogram(flat, B) * 1000 + tl.histogram(flat, B, mask=tl.arange(0, N * M) < n)
+    tl.store(count_ptr + pid * B + tl.arange(0, B), counts + tl.reduce_or(flat, 0))
+    a, b = tl.swizzle2d(pid, rows, 5, N, 2)
+    place = swizzled_ptr + pid * N + rows
+    tl.store(place, tl.add(tl.mul(a, 100), tl.squeeze(tl.unsqueeze(b, 0), 0)))

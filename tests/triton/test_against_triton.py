@@ -82,6 +82,10 @@ CASES = [
     attended(1), attended(3), attended(3, head=32, dtype=np.float16),
     grouped([(20, 17, 33), (16, 16, 16), (1, 40, 5)]),
     *[("persistent_matmul", (3,), [f32(40 * 48).astype(t), f32(40 * 48).astype(t), np.zeros(40 * 40, t), 40, 40, 48], {"BM": 16, "BN": 16, "BK": 16, "GROUP": 2, "PROGRAMS": 3, "HALVES": h}) for t, h in ((np.float32, True), (np.float16, False))],
+    *[("left_early", (6,), [f32(6 * 37), np.zeros(6 * 8, np.float32), np.full(24, -5, np.int32), 37, limit], {"BLOCK": 8, "STOP": stop}) for limit, stop in ((1.7, 2), (3.0, 0), (0.2, 1))],
+    *[("ordered", (1,), [x, *[np.zeros(n, x.dtype) for n in (x.size, m, x.size // m * k, x.size // m * k, x.size // m, 2 * m)]], {"N": x.size // m, "M": m, "K": k}) for x, m, k in ((f32(4 * 64), 64, 8), (i32(2 * 16, low=-9, high=9), 16, 16), (i32(8 * 4), 4, 2), (f32(32).astype(np.float16), 8, 4))],
+    ("picked", (1,), [f32(8 * 16), i32(8 * 16, low=0, high=16), np.zeros(8 * 16, np.float32), np.zeros(8, np.int32), np.zeros(40, np.int32), 100], {"N": 8, "M": 16, "B": 8}),
+    ("picked", (5,), [f32(4 * 4), i32(4 * 4, low=0, high=4), np.zeros(5 * 16, np.float32), np.zeros(5 * 4, np.int32), np.zeros(5 * 4, np.int32), 7], {"N": 4, "M": 4, "B": 4}),
     ("windows", (3, 2), [f32(36 * 32), np.zeros(36 * 28, np.float32), 36, 28, 32], {"BM": 16, "BN": 16}),
 ]  # fmt: skip
 

@@ -27,6 +27,19 @@ def test_access_outside_of_an_array_is_an_error_with_its_line():
     assert out[:10].tolist() == [2.0] * 10
 
 
+@triton.jit
+def read_at(x_ptr, at):
+    tl.store(x_ptr, tl.load(x_ptr + at))
+
+
+@pytest.mark.parametrize("at", [-1, -2, 4, 5, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("target", [None, "gpu-sim"])
+def test_every_place_outside_of_an_array_is_found(at, target):
+    x = np.arange(4, dtype=np.float32)
+    with pytest.raises(IndexError, match=rf"reads x_ptr\[{at}\]"):
+        read_at[(1,)](x, at, target=target)
+
+
 def test_unknown_name_is_refused_with_its_line_marked():
     with pytest.raises(triton.KernelError, match=r"tl.lod is not known[^$]*y = tl.lod\(x_ptr\)\n +\^\^\^\^\^\^"):
         misspelled[(1,)](np.zeros(1, np.float32))
