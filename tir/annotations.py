@@ -42,7 +42,7 @@ ANNOTATIONS: dict[str, str] = {
     "pragma_tail": 'loop: "mask" or "peel", how an incomplete tile is computed',
     "pragma_unroll_explicit": "loop or block: 0 keeps loops that are marked for unrolling as loops",
     "pragma_unroll_factor": "serial loop: the number of copies of the body in each iteration",
-    "tir.horizontal_reduce": "reduction loop over lanes: one step per halving of the vector",
+    "tir.horizontal_reduce": "reduction loop over lanes, or loop of running sums: one step per halving or doubling of the vector",
     WINOGRAD: "block: its part of a convolution by Winograd's method, whose stages are scheduled together",
 }
 """The annotations that passes and primitives read, by key; :func:`register_annotation` adds to it."""
