@@ -300,9 +300,18 @@ def desc(P: T.Buffer((1,), "int32", offset_factor=1), Q: T.Buffer((8,), "int32",
 # -- what comes with the package -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TensorIntrin.names())
+def _is_looked_at(name: str) -> bool:
+    """Whether an intrinsic is compared number by number: one text makes the products of warp groups, and neither types nor layouts
+    depend on the columns, of which the interpreter multiplies up to two million terms."""
+    words = name.split("_")
+    return (
+        words[0] != "wgmma" or "64x64x" in name or words[-1] in ("f16", "64x128", "64x192", "64x256") or "e4m3" in words
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in TensorIntrin.names() if _is_looked_at(name)])
 def test_implementations_do_what_descriptions_say(name):
-    TensorIntrin.get(name).check(rounds=2)
+    TensorIntrin.get(name).check(rounds=1 if name.startswith("wgmma") else 2)
 
 
 def test_the_corners_of_int8():
