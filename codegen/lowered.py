@@ -155,7 +155,8 @@ def abi_of(func: PrimFunc) -> tuple[Param, ...]:
                 f'{wide}, and write .astype("{element}") where the narrow type is meant'
             )
         if buffer is not None:
-            kept, row = str(stored.get(var, "")), int(getattr(numbers.get(var, 0), "value", numbers.get(var, 0)))
+            row = numbers.get(var, 0)  # a constant in a program that was parsed
+            kept, row = str(stored.get(var, "")), int(getattr(row, "value", row))
             out.append(Param("buffer", var, buffer.dtype, buffer, buffer.data in written, kept, row))
         else:
             out.append(Param("scalar", var, var.dtype))

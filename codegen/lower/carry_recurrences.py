@@ -184,7 +184,7 @@ def _last_lane_carried(loop: For, scope: ScopedTransform) -> Stmt | None:
         return None
     if sum(isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data for n in pre_order(store.value)) != 1:
         return None
-    if not (isinstance(loop.extent, IntImm) and loop.extent.value > 0 or analyzer.can_prove(loop.extent > 0)):
+    if not analyzer.can_prove(loop.extent > 0):
         return None
     ends = tuple([i.base + i.stride * (i.lanes - 1) if isinstance(i, Ramp) else i for i in store.indices])
     before = _of_step_before(ends, loop.loop_var, analyzer)

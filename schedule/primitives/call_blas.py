@@ -253,15 +253,16 @@ def _read_product(realize: BlockRealize) -> tuple[BufferLoad, BufferLoad, Buffer
     (product,) = found[1]
     if not isinstance(product, Mul):
         return "what it adds is no product"
-    loads = product.a, product.b
-    for load in loads:
+    loads: list[BufferLoad] = []
+    for load in (product.a, product.b):
         if not isinstance(load, BufferLoad) or load.buffer.dtype != dtype or load.dtype != dtype:
             return f"a factor is no element of an array of {dtype}"
         if load.buffer is store.buffer:
             return "it reads its own result"
-    if any(access.predicate is not None for access in (*loads, store)):  # type: ignore[union-attr]
+        loads.append(load)
+    if store.predicate is not None or any(load.predicate is not None for load in loads):
         return "an access is masked"
-    return loads[0], loads[1], store  # type: ignore[return-value]
+    return loads[0], loads[1], store
 
 
 def _operand(access: BufferLoad | BufferStore, axes: Sequence[IterVar]) -> _Operand | str:

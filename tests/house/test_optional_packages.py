@@ -16,6 +16,8 @@ except ModuleNotFoundError:  # Python 3.10; pytest brings tomli there
 TESTS = Path(__file__).parents[1]
 PROJECT = TESTS.parent
 FILES = sorted(p for p in TESTS.rglob("*.py") if p.name.startswith("test_") or p.name == "conftest.py")
+ROOTS = [PROJECT, *PROJECT.glob("benchmarks/**/"), *PROJECT.glob("examples/**/")]
+"""Where a test finds modules of this project that it imports by their names alone."""
 BRINGS = {"onnx": {"ml_dtypes"}, "jax": {"jaxlib", "ml_dtypes"}}
 """Packages that come with another one."""
 
@@ -59,11 +61,7 @@ def unguarded(path: Path, asked: set[str] | None = None, seen: set[Path] | None 
             continue
         for module in modules:
             dots, parts = len(module) - len(module.lstrip(".")), module.lstrip(".").split(".")
-            roots = (
-                [path.parents[dots - 1]]
-                if dots
-                else [path.parent, PROJECT, *PROJECT.glob("benchmarks/**/"), *PROJECT.glob("examples/**/")]
-            )
+            roots = [path.parents[dots - 1]] if dots else [path.parent, *ROOTS]
             helper = next((h for root in roots if (h := root.joinpath(*parts).with_suffix(".py")).exists()), None)
             if helper is not None:
                 found += unguarded(helper, asked, seen)
