@@ -77,7 +77,7 @@ def _registers(module: Any) -> Mapping[str, tuple[int, int, int]]:
         return {}
     from ..gpu.ptx import find_ptxas, run_ptxas
 
-    if find_ptxas() is None:
+    if find_ptxas(module.target.mcpu) is None:
         return {}
     reports, _ = run_ptxas(module.get_source("ptx"), module.target.mcpu)
     return {r.kernel: (r.registers, r.spill_bytes, r.shared_bytes) for r in reports}

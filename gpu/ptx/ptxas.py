@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -26,27 +27,42 @@ class PtxasReport:
     warnings: tuple[str, ...] = ()
 
 
-def find_ptxas() -> str | None:
-    """Returns the path of ``ptxas``, or None when there is none. It is ``TILEWRIGHT_PTXAS``, that of the packages
-    nvidia-cuda-nvcc or nvidia-cuda-nvcc-cu12, or the one on the PATH."""
+def find_ptxas(arch: str | None = None) -> str | None:
+    """Returns the path of a ``ptxas`` that knows the architecture, or None when there is none. It is ``TILEWRIGHT_PTXAS``, that of
+    the packages nvidia-cuda-nvcc or nvidia-cuda-nvcc-cu12, or the one on the PATH: CUDA 13, for one, knows none before sm_75."""
+    return next((p for p in _installed() if arch is None or arch in _architectures(p)), None)
+
+
+def _installed() -> list[str]:
     named = os.environ.get("TILEWRIGHT_PTXAS")
     if named:
-        return named
+        return [named]
     spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for place in sorted(Path(folder).glob("*/bin/ptxas")):
-            return str(place)
-    return shutil.which("ptxas")
+    folders = (spec.submodule_search_locations or ()) if spec is not None else ()
+    packaged = [str(place) for folder in folders for place in sorted(Path(folder).glob("*/bin/ptxas"))]
+    on_path = shutil.which("ptxas")
+    return packaged + ([on_path] if on_path else [])
+
+
+@cache
+def _architectures(program: str) -> frozenset[str]:
+    """Returns the names that the assembler's help lists."""
+    help_text = subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
+    return frozenset(re.findall(r"'(sm_\w+)'", help_text))
 
 
 def run_ptxas(ptx: str, arch: str, ptxas: str | None = None) -> tuple[list[PtxasReport], bytes]:
     """Returns what the assembler says of each kernel, and the machine code.
 
-    FileNotFoundError when there is no assembler, ValueError with its words when it refuses the text.
+    FileNotFoundError when there is no assembler, ValueError when none knows ``arch``, or with its words when it refuses the text.
     """
-    program = ptxas or find_ptxas()
+    program = ptxas or find_ptxas(arch) or find_ptxas()
     if program is None:
         raise FileNotFoundError("ptxas is not installed; pip install nvidia-cuda-nvcc-cu12 has it")
+    if arch not in _architectures(program):
+        raise ValueError(
+            f"{program} doesn't know {arch}; the ptxas of pip install nvidia-cuda-nvcc-cu12 knows sm_50 to sm_121"
+        )
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)

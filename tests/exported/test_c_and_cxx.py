@@ -16,8 +16,9 @@ import tilewright as tw
 from tilewright import te
 from tilewright.codegen import ExportError
 from tilewright.exported import load_module
-from tilewright.tests.exported.model_pairs import TARGET, built, expected, network, whole
 from tilewright.tir import Var
+
+from .model_pairs import TARGET, built, expected, network, whole
 
 CC, CXX = shutil.which("cc") or shutil.which("gcc"), shutil.which("c++") or shutil.which("g++")
 pytestmark = [

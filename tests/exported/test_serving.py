@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tilewright.tests.exported.model_pairs import TARGET, built, expected, whole
+
+from .model_pairs import TARGET, built, expected, whole
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),

@@ -172,13 +172,13 @@ OLDER = [
 ]  # fmt: skip
 
 
-@needs_ptxas
 @pytest.mark.parametrize(("arch", "name", "units"), OLDER)
 def test_older_architectures_get_what_they_have(arch, name, units):
     """Copies that go on by themselves came with sm_80, matrix units for some types later than for others."""
     ptx = tw.build(CASES[name].build(*CASES[name].small), f"cuda -arch={arch}").get_source()
     assert "cp.async" not in ptx and ("wmma" in ptx) == bool(units)
-    run_ptxas(ptx, arch)
+    if find_ptxas(arch):
+        run_ptxas(ptx, arch)
 
 
 WARP = """

@@ -60,6 +60,8 @@ def unguarded(path: Path, asked: set[str] | None = None, seen: set[Path] | None 
         else:
             continue
         for module in modules:
+            if module.startswith("tilewright.tests"):  # an installed package has no tests: a helper has a relative name
+                found.append(f"{path.name}: {module}")
             dots, parts = len(module) - len(module.lstrip(".")), module.lstrip(".").split(".")
             roots = [path.parents[dots - 1]] if dots else [path.parent, *ROOTS]
             helper = next((h for root in roots if (h := root.joinpath(*parts).with_suffix(".py")).exists()), None)
@@ -88,3 +90,6 @@ def test_an_import_without_a_question_is_found(tmp_path):
         'import pytest\npytest.importorskip("onnx")\ntorch = pytest.importorskip("torch")\nimport ml_dtypes\nfrom .helper import x\n'
     )
     assert unguarded(good) == []
+    own = tmp_path / "test_own.py"
+    own.write_text("from tilewright.tests.exported.model_pairs import whole\n")
+    assert unguarded(own) == ["test_own.py: tilewright.tests.exported.model_pairs"]
