@@ -31,16 +31,20 @@ _Place = tuple[BlockInfo | Buffer, int]
 
 
 def bring_into_canonical_form(
-    sch: Schedule, of: Schedule | None = None, multiplied: Callable[[BlockInfo], bool] = lambda block: False
+    sch: Schedule,
+    of: Schedule | None = None,
+    multiplied: Callable[[BlockInfo], bool] = lambda block: False,
+    turned: list[str] | None = None,
 ) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results.
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
-    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are.
+    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are. Where a list is given, reductions
+    read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs.
     """
     compute_once(sch, of)
     _split_divided_axes(sch, _by_numbers, of)
-    _copy_what_is_gathered(sch)
+    _copy_what_is_gathered(sch, turned)
     _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
@@ -175,24 +179,26 @@ _REUSE_TURNED = 4
 """The same for a copy of a whole array that is turned: without it vectors of its elements are gathered."""
 
 
-def _copy_what_is_gathered(sch: Schedule) -> None:
+def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None) -> None:
     """Let reductions read a copy of what they read at indices that are not affine.
 
     It is laid out by the axes. Where that would be too large, the whole array is copied instead, with the dimension of the
-    contiguous results last. So is an input that lies across another one.
+    contiguous results last. So is an input that lies across another one, unless ``turned`` is None: the blocks that read
+    such copies are added to it.
     """
     for block in ProgramInfo(sch.func).blocks:
         if not block.is_reduction or block.keeps_order or block.obstacle is not None:
             continue
         last = block.stores[0].dims[-1] if block.stores[0].dims else None
         work = math.prod(block.extents.values())
-        across = _against(block)
-        if across is not None:
+        across = None if turned is None else _against(block)
+        if turned is not None and across is not None:
             before = sch.copy()
             try:
                 copy = sch.cache_read(block.name, across[0].buffer.name, "global")
                 _put_last(sch, copy, len(across[0].dims), across[1])
                 block = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
+                turned.append(block.name)
             except ScheduleError:
                 sch.restore(before)
         rows = _is_read_in_rows(block)
@@ -296,6 +302,28 @@ def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:
         reads_memory(index) for access in accesses(block.block.body, use.buffer) for index in access.indices
     )
     return alone and not looked_up and bool(divisors_of(block)[block.axes.index(axis)])
+
+
+def write_in_order(sch: Schedule) -> ProgramInfo:
+    """Let element-wise stages run through their results as these lie in memory; returns the program that results.
+
+    Copies that are laid out anew for a reduction are written across their loops until then.
+    """
+    for block in ProgramInfo(sch.func).blocks:
+        if block.is_reduction or block.keeps_order or block.obstacle is not None or len(block.stores) != 1:
+            continue
+        lone = [next(iter(dim)) for dim in block.stores[0].dims if dim is not None and list(dim.values()) == [1]]
+        if len(lone) < len(block.stores[0].dims) or len(set(lone)) < len(lone):
+            continue
+        order = tuple([*[v for v in block.axes if v not in lone], *lone])
+        if order == block.axes:
+            continue
+        before = sch.copy()
+        try:
+            sch.transform_block_layout(block.name, IndexMap(block.axes, order))
+        except ScheduleError:
+            sch.restore(before)
+    return ProgramInfo(sch.func)
 
 
 def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:

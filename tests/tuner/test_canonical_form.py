@@ -13,7 +13,7 @@ from tilewright.tir.expr import FloorMod, IntImm
 from tilewright.tir.interpret import interpret
 from tilewright.tir.walk import pre_order
 from tilewright.tuner import Space, default_schedule
-from tilewright.tuner.canonical_form import bring_into_canonical_form, split_axes_by_sizes
+from tilewright.tuner.canonical_form import bring_into_canonical_form, split_axes_by_sizes, write_in_order
 
 WIDE = Target("llvm -mcpu=x86-64-v3 -num-cores=1")
 THREADS = Target("llvm -mcpu=x86-64-v3 -num-cores=2")
@@ -480,11 +480,45 @@ def test_what_lies_across_quotients_is_copied():
     A, B = te.placeholder((25, 64), name="A"), te.placeholder((64, 4, 9), name="B")
     r = te.reduce_axis((0, 25), name="r")
     func = te.create_prim_func([A, B, te.compute((4, 64), lambda i, j: te.sum(A[r, j] * B[j, i, r // 3], axis=r))])
-    sch = Schedule(func)
-    program = bring_into_canonical_form(sch)
+    sch, turned = Schedule(func), []
+    program = bring_into_canonical_form(sch, turned=turned)
     block = next(b for b in program.blocks if b.is_reduction)
-    assert [use.step(block.reduce[0]) for use in block.loads] == [1, None]
+    assert [use.step(block.reduce[0]) for use in block.loads] == [1, None] and turned == [block.name]
+    plain = Schedule(func)
+    assert [use.step(block.reduce[0]) for use in bring_into_canonical_form(plain).blocks[0].loads] == [64, None]
     rng = np.random.default_rng(0)
     a, b = rng.uniform(0, 1, (25, 64)).astype("float32"), rng.uniform(0, 1, (64, 4, 9)).astype("float32")
     expected = np.einsum("rj,jir->ij", a, b[:, :, np.arange(25) // 3])
     np.testing.assert_allclose(values_of(sch.func, a, b, out=(4, 64)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4"])
+def test_what_lies_across_is_turned_or_gathered(target):
+    """The copy runs through its result as that lies, in tiles, and costs say which of the two schedules it is."""
+    n, r = 96, te.reduce_axis((0, 96), name="r")
+    A, B = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    func = te.create_prim_func([A, B, te.compute((n,), lambda i: te.sum(A[r, i] * B[i, r], axis=r), name="C")])
+    space = Space(func, Target(target))
+    turned, gathered = space.sketches
+    assert turned.name.startswith("transpose_B_global+") and gathered.name == "rows_C_gathered"
+    a, b = np.random.default_rng(0).integers(-4, 5, (2, n, n)).astype("float32")
+    for sketch in space.sketches:
+        sch = space.schedule(sketch, [int(x) for x in space.best_rows(sketch, 1)[0]])
+        np.testing.assert_array_equal(values_of(sch.func, a, b, out=(n,)), (a * b.T).sum(0))
+
+
+def test_stages_run_through_their_results():
+    """A stage that writes across its loops gets the loops of its result, also where only a part of its axes is stored at."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8, 5, 6)), B: T.Buffer((6, 8, 5))):
+    for i, j, k in T.grid(8, 5, 6):
+        with T.block("B"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            B[vk, vi, vj] = A[vi, vj, vk] + T.float32(1)
+""")
+    sch = Schedule(func)
+    (block,) = write_in_order(sch).blocks
+    assert block.writes_in_order and [block.extents[v] for v in block.axes] == [6, 8, 5]
+    a = np.random.default_rng(0).uniform(0, 1, (8, 5, 6)).astype("float32")
+    np.testing.assert_array_equal(values_of(sch.func, a, out=(6, 8, 5)), a.transpose(2, 0, 1) + np.float32(1))

@@ -23,7 +23,7 @@ from ...schedule import Schedule, ScheduleError, TraceError
 from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
-from ..canonical_form import bring_into_canonical_form, compute_once
+from ..canonical_form import bring_into_canonical_form, compute_once, write_in_order
 from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo
@@ -90,7 +90,8 @@ class Space:
         asked = self.rules = [rule for rule in self.rules if rule.gpu in (None, target.is_gpu)]
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
-        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, self._multiplied)
+        turned: list[str] = []
+        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, self._multiplied, turned)
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         alone = [rule for rule in asked if rule.measured_only]
@@ -102,14 +103,17 @@ class Space:
             compute_once(base, of)
         undivided = base.copy()
         if changed:
-            self.inlined += _in_form_again(base, before, of, self._multiplied)
-        self.program = ProgramInfo(base.func)
+            self.inlined += _in_form_again(base, before, of, self._multiplied, turned)
+        again = len(base.trace.insts) > len(undivided.trace.insts)
+        self.program = write_in_order(base)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
-        if of is None and len(base.trace.insts) > len(undivided.trace.insts):
-            program = ProgramInfo(undivided.func)  # where a symbolic size divides an axis, it has no vectors
+        if of is None and again:
+            program = write_in_order(undivided)  # where a symbolic size divides an axis, it has no vectors
             other = self._group(Variant(undivided, ""), program, apart)
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
                 self.variants, self.program, base, changed = [other], program, undivided, False
+        if turned:
+            self.variants.append(self._group(*self._without_copies(of), apart))
         self.variants += self._measured_only(alone, apart, base)
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
@@ -125,10 +129,20 @@ class Space:
                 if _changes(fused, before):
                     compute_once(fused, of)
                     if changed:
-                        _in_form_again(fused, before, of, self._multiplied)
+                        _in_form_again(fused, before, of, self._multiplied, turned)
                 self.variants += self._fused(asked, fused, [b.name for b, inlined in weighed.items() if not inlined])
         if not avoid:  # else the names were checked before
             check_names(self.where, self._names)
+
+    def _without_copies(self, of: Schedule | None) -> tuple[Variant, ProgramInfo]:
+        """Returns the function with inputs that lie across others read as they lie, by gathered vectors."""
+        base = Schedule(self.func, seed=0)
+        before = bring_into_canonical_form(base, of, self._multiplied)
+        _inline(base, blocks_to_inline(before))
+        if _changes(base, before):
+            compute_once(base, of)
+            _in_form_again(base, before, of, self._multiplied, None)
+        return Variant(base, "_gathered"), write_in_order(base)
 
     def __repr__(self) -> str:
         count = len(self.sketches)
@@ -329,11 +343,15 @@ def _changes(sch: Schedule, before: ProgramInfo) -> bool:
 
 
 def _in_form_again(
-    sch: Schedule, before: ProgramInfo, of: Schedule | None, multiplied: Callable[[BlockInfo], bool]
+    sch: Schedule,
+    before: ProgramInfo,
+    of: Schedule | None,
+    multiplied: Callable[[BlockInfo], bool],
+    turned: list[str] | None,
 ) -> list[str]:
     """Bring what inlining has left into canonical form again; return the names of the copies that are inlined, too."""
     steps, known = len(sch.trace.insts), {b.name for b in before.blocks}
-    program = bring_into_canonical_form(sch, of, multiplied)
+    program = bring_into_canonical_form(sch, of, multiplied, turned)
     if len(sch.trace.insts) == steps:
         return []
     return _inline(sch, [name for name in blocks_to_inline(program) if name not in known])
