@@ -60,13 +60,15 @@ def _axis(e: Expr) -> Linear | None:
 @dataclass(frozen=True)
 class Use:
     """A load or a store with the coefficients of its indices. For each dimension of its buffer they are those of the
-    block's axes (None: not affine) and the constant in ``offsets``. ``unknown`` are the variables in each index that is not affine.
+    block's axes (None: not affine) and the constant in ``offsets``. ``unknown`` are the variables in each index that is not affine;
+    ``looked_up`` says which indices are read from memory.
     """
 
     buffer: Buffer
     dims: tuple[Mapping[Var, int] | None, ...]
     offsets: tuple[int, ...] = ()
     unknown: tuple[frozenset[Var], ...] = ()
+    looked_up: tuple[bool, ...] = ()
 
     @property
     def affine(self) -> bool:
@@ -341,7 +343,8 @@ def _use(access: Access) -> Use:
     unknown = tuple(
         [frozenset(vars_in(i)) if f is None else frozenset() for i, f in zip(access.indices, found, strict=True)]
     )
-    return Use(access.buffer, dims, tuple([0 if f is None else f.const for f in found]), unknown)
+    looked_up = tuple([f is None and reads_memory(i) for i, f in zip(access.indices, found, strict=True)])
+    return Use(access.buffer, dims, tuple([0 if f is None else f.const for f in found]), unknown, looked_up)
 
 
 class _Numbers:

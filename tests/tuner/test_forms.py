@@ -693,3 +693,21 @@ def test_steps_that_go_far_are_rows_of_results():
     assert "rf" not in compiled(x, y, out).get_source("tir")
     made, (x, y) = computed(out, x, y)
     np.testing.assert_array_equal(made, (x[::2, :, ::2] * np.tile(y, (8, 1, 1))[:, :, 1::2]).sum((0, 1)))
+
+
+@pytest.mark.parametrize("columns", [1000, 37])
+def test_looked_up_columns_are_reduced_by_steps(columns):
+    """Some rows at a time are added to all results, so that each row is read once; few columns are summed in registers."""
+    x, places, r = ph(500, 1000), ph(columns, name="t", dtype="int32"), te.reduce_axis((0, 500), name="r")
+    out = te.compute((columns,), lambda i: te.max(x[r, places[i]], axis=r), name="out")
+    func = te.create_prim_func([x, places, out])
+    space = Space(func, tw.Target(AVX512))
+    sketch = next(s for s in space.sketches if s.name.startswith("columns"))
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal((500, 1000)).astype("float32"), rng.integers(0, 1000, columns).astype("int32")
+    for row in sketch.all_rows():
+        made = np.full(columns, np.nan, "float32")
+        tw.build(space.schedule(sketch, [int(n) for n in row]), NATIVE)(*given, made)
+        np.testing.assert_array_equal(made, given[0][:, given[1]].max(0))
+    best = dict(zip([d.name for d in sketch.decisions], space.best_rows(sketch, 1)[0], strict=True))
+    assert best["steps"] > 0 or columns == 37

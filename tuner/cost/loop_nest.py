@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from ...tir.expr import Var
 from ...tir.stmt import Buffer
+from ..program import Use
 from .machine_model import MachineModel, crowding
 
 _FILL = 0.75
@@ -40,11 +42,23 @@ class NestAccess:
     contiguous: bool = False
     write: bool = False
     shape: tuple[int, ...] = ()
+    anywhere: frozenset[Any] = frozenset()
+    """The axes with which an index changes that is read from memory: a step goes to any line, one that was loaded before as well."""
 
     @property
     def joins(self) -> bool:
         """Returns whether rows end within a cache line, so that it matters that the next one begins there."""
         return len(self.shape) == len(self.dims) > 1 and self.shape[-1] * self.itemsize % 64 > 0
+
+    @property
+    def most(self) -> tuple[float, ...]:
+        """Returns the elements of each dimension, infinity where they are not known."""
+        known = len(self.shape) == len(self.dims)
+        return (
+            tuple([extent if extent > 1 else math.inf for extent in self.shape])
+            if known
+            else (math.inf,) * len(self.dims)
+        )
 
     def axes(self) -> set[Hashable]:
         """Returns the axes that the access's indices depend on."""
@@ -64,6 +78,31 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
     return tuple([getattr(extent, "value", 1) for extent in buffer.shape])
 
 
+def steps_through(use: Use, extents: Mapping[Var, int], line: int) -> tuple[dict[Var, float], ...]:
+    """Returns for each dimension how far it moves with one step of each axis of a block.
+
+    An index that is not affine is taken to go evenly through its dimension, one that is read from memory to go anywhere: in the
+    last dimension to another line, of ``line`` elements. Variables that are no axes count as one value.
+    """
+    found, shape = [], shape_of(use.buffer)
+    for n, (dim, extent) in enumerate(zip(use.dims, shape, strict=True)):
+        steps: Mapping[Var, float] = dim or {}
+        if dim is None:
+            variables = [v for v in use.unknown[n] if v in extents]
+            farthest = float(line) if n == len(shape) - 1 else 1.0
+            evenly = (extent - 1) / max(1, sum([extents[v] - 1 for v in variables]))
+            steps = dict.fromkeys(variables, farthest if use.looked_up[n] else min(farthest, evenly))
+        found.append({v: step for v, step in steps.items() if v in extents})
+    return tuple(found)
+
+
+def read_anywhere(use: Use) -> frozenset[Var]:
+    """Returns the variables in the indices that are read from memory."""
+    return frozenset(
+        [v for variables, looked in zip(use.unknown, use.looked_up, strict=True) if looked for v in variables]
+    )
+
+
 def fitting(sizes: Levels, cache_bytes: float) -> np.ndarray:
     """Returns how far working sets of ``sizes`` bytes fit a cache, 0 to 1: a logistic in their logarithm."""
     ratios = np.log2(np.maximum(sizes, 1.0) / (_FILL * cache_bytes))
@@ -79,9 +118,10 @@ def blended(levels: Levels, fits: Levels) -> np.ndarray:
     return total
 
 
-def _span(dim: Mapping[Any, float], cover: Mapping[Any, np.ndarray], ones: np.ndarray) -> np.ndarray:
-    """Returns how many elements of a dimension are covered when each axis covers ``cover`` values."""
-    return ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c])
+def _span(dim: Mapping[Any, float], cover: Mapping[Any, np.ndarray], most: float, ones: np.ndarray) -> np.ndarray:
+    """Returns how many of ``most`` elements of a dimension are covered when each axis covers ``cover`` values."""
+    covered = ones + sum([abs(c) * (cover[axis] - 1) for axis, c in dim.items() if c])
+    return np.minimum(covered, most)
 
 
 class Nest:
@@ -95,7 +135,10 @@ class Nest:
         self._axes = [access.axes() for access in self.accesses]
         ones = np.ones(rows)
         cover: dict[Hashable, np.ndarray] = dict.fromkeys(extents, ones)
-        spans = [[_span(dim, cover, ones) for dim in access.dims] for access in self.accesses]
+        spans = [
+            [_span(dim, cover, most, ones) for dim, most in zip(access.dims, access.most, strict=True)]
+            for access in self.accesses
+        ]
         lines = self.lines = np.empty((len(self.loops) + 1, len(self.accesses), rows))
         """The cache lines under each access while the loops up to each depth run."""
         for number, access in enumerate(self.accesses):
@@ -108,7 +151,7 @@ class Nest:
                 if grows and loop.axis in self._axes[number]:
                     for n, dim in enumerate(access.dims):
                         if dim.get(loop.axis):
-                            spans[number][n] = _span(dim, cover, ones)
+                            spans[number][n] = _span(dim, cover, access.most[n], ones)
                     lines[depth + 1, number] = self._lines(access, spans[number], ones)
                 else:
                     lines[depth + 1, number] = lines[depth, number]
@@ -165,6 +208,8 @@ class Nest:
         for number, access in enumerate(self.accesses):
             axes = self._axes[number]
             for depth, following in enumerate(self.loops):
+                if following.axis in access.anywhere:
+                    moved[depth, number] = 64.0 * self.lines[depth, number] * self.outside[depth]
                 for loop in self.loops[depth + 1 :] if following.axis not in axes else ():
                     if loop.axis in axes:
                         break

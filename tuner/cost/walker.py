@@ -29,7 +29,7 @@ from ...tir.expr import Var
 from ...tir.expr.dtype import bytes_each
 from ..program import BlockInfo, Use
 from .axis_roles import lane_loads
-from .loop_nest import Nest, NestAccess, NestLoop, shape_of
+from .loop_nest import Nest, NestAccess, NestLoop, read_anywhere, shape_of, steps_through
 from .machine_model import EVICTED, MachineModel, crowding
 
 _UNEVEN = 0.08
@@ -82,6 +82,10 @@ _PREDICTED = 4
 
 _TURNS = 12.0
 """The cycles at the end of a row of several steps: a branch that is predicted wrongly."""
+
+
+_AT_ONCE = 8.0
+"""The lines for which lanes at places that are read from memory wait together."""
 
 
 WINDOW, WRITTEN = 49, 700
@@ -378,15 +382,15 @@ class Walk:
         accesses = [
             NestAccess(
                 self._of_axes(use), self.block.itemsize, contiguous=use is self.packed,
-                write=number == len(self.block.loads), shape=shape_of(use.buffer),
+                write=number == len(self.block.loads), shape=shape_of(use.buffer), anywhere=read_anywhere(use),
             )
             for number, use in enumerate(uses)
         ]  # fmt: skip
         return Nest(loops, accesses, self.block.extents, self.rows)
 
-    def _of_axes(self, use: Use) -> tuple[dict[Var, int], ...]:
+    def _of_axes(self, use: Use) -> tuple[dict[Var, float], ...]:
         """Returns the coefficients of the block's axes. Loops inside the block, and arguments, count as one value."""
-        return tuple([{v: c for v, c in (dim or {}).items() if v in self.body} for dim in use.dims])
+        return steps_through(use, self.block.extents, self.machine.line_bytes // self.block.itemsize)
 
     @cached_property
     def apart(self) -> list[Use]:
@@ -395,7 +399,7 @@ class Walk:
 
     def _stride_bytes(self, use: Use, axis: Var) -> int:
         """Returns by how many bytes a step of ``axis`` moves; 0 where that is not known."""
-        return int(abs(use.stride(axis) or 0) * bytes_each(use.buffer.dtype))
+        return int(abs(use.step(axis) or 0) * bytes_each(use.buffer.dtype))
 
     @cached_property
     def conflict(self) -> np.ndarray:
@@ -501,9 +505,8 @@ class Walk:
                 ]  # fmt: skip
                 late = _FROM_MEMORY * nest.traffic(machine.l3_bytes, only=number)
                 late = late + _FROM_SECOND * nest.traffic(machine.l1_bytes, only=number)
-                waiting = waiting + self.jumps(
-                    use, (moved + again + late) / self.machine.line_bytes, spans
-                ) * self._together(use)
+                waits = self.jumps(use, (moved + again + late) / self.machine.line_bytes, spans) * self._together(use)
+                waiting = waiting + waits / (_AT_ONCE if any(use.looked_up) else 1.0)
                 evicted = evicted + again
                 waiting = waiting + EVICTED * self.crowded_lanes(use)
         return {

@@ -35,11 +35,12 @@ from ...tir.stmt import BufferStore
 from ...tir.walk import pre_order, uses_var, vars_in
 from ..cost.axis_roles import loads_at, row_group
 from ..cost.cost_features import Costs, ceil_div, up_to
-from ..cost.loop_nest import Nest, NestAccess, NestLoop, shape_of, swept_bytes
+from ..cost.loop_nest import Nest, NestAccess, NestLoop, read_anywhere, shape_of, steps_through, swept_bytes
 from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..cost.walker import Walk, WalkedLoop, added, most
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use, affine, copies, divisors_of
+from .multi_level_tiling import outer_sums
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
@@ -726,19 +727,14 @@ class ElementwisePart(Part):
         taken to go evenly through its dimension.
         """
         block, machine, inner = self.block, self.machine, _innermost(self.block)
-        shape, dims = shape_of(use.buffer), []
-        for n, (dim, variables, extent) in enumerate(zip(use.dims, use.unknown, shape, strict=True)):
-            steps: Mapping[Var, float] = dim or {}
-            if dim is None:
-                ways = sum([block.extents[v] - 1 for v in variables if v in block.extents])
-                farthest = machine.line_bytes / block.itemsize if n == len(shape) - 1 else 1.0
-                steps = dict.fromkeys(variables, min(farthest, (extent - 1) / max(1, ways)))
-            dims.append({v: step for v, step in steps.items() if v in block.extents})
+        shape = shape_of(use.buffer)
+        dims = steps_through(use, block.extents, machine.line_bytes // block.itemsize)
         outside = [v for v in reversed(block.spatial) if v is not inner]
         loops = [NestLoop(inner, np.ones(rows) * min(self.lanes, self.inner))]
         loops.append(NestLoop(inner, np.ones(rows) * ceil_div(self.inner, self.lanes)))
         loops += [NestLoop(v, np.ones(rows) * block.extents[v]) for v in outside]
-        nest = Nest(loops, [NestAccess(tuple(dims), bytes_each(use.buffer.dtype), shape=shape)], block.extents, rows)
+        access = NestAccess(dims, bytes_each(use.buffer.dtype), shape=shape, anywhere=read_anywhere(use))
+        nest = Nest(loops, [access], block.extents, rows)
         size = float(use.buffer.num_bytes() or 0)
 
         def into(cache: float) -> np.ndarray:
@@ -865,6 +861,9 @@ def _may_have_columns(block: BlockInfo, machine: MachineModel) -> bool:
 _WRITTEN_STEPS = 32
 """The steps of a reduction up to which they are written out."""
 
+_STEPS_TOGETHER = (4, 8, 16)
+"""The steps that are added to all results at a time."""
+
 
 def reduce_columns(
     sch: Schedule, block: Any, rank: int, width: int, lanes: int, *, shared: bool = False, copy: str = ""
@@ -903,10 +902,11 @@ def reduce_columns(
 class ColumnPart(Part):
     """This part computes vectors of results side by side, of reductions whose accesses are not affine.
 
-    Its decision is ``vectors`` per iteration.
+    Its decisions are ``vectors`` per iteration, and ``steps`` of the reduction that are added to all results at a time, so that
+    memory is read as it lies: 0 where each result goes through all steps while it is in a register.
     """
 
-    structure = ("vectors",)
+    structure = ("vectors", "steps")
 
     def __init__(self, group: Group, machine: MachineModel) -> None:
         block = self.block = group.anchor
@@ -919,9 +919,22 @@ class ColumnPart(Part):
         self.unit = _vectors_of_a_period(block, (self.inner,), self.lanes) or 1
         vectors = max(1, block.extents[self.inner] // self.lanes)
         self.decisions = (Decision("vectors", up_to(vectors, *_whole_periods(self.unit))),)
+        if not self.copy and len(block.axes) == len(block.spatial) + 1 and block.axes[-1] in block.reduce:
+            self.decisions += (Decision("steps", (0, *[n for n in _STEPS_TOGETHER if 2 * n <= block.reduce_size])),)
+
+    def mask(self, columns: Mapping[str, np.ndarray], rows: int) -> np.ndarray:
+        """Of rows by steps there is one for each number: a vector is computed at a time."""
+        return np.ones(rows, dtype=bool) & ((columns.get("steps", 0) == 0) | (columns["vectors"] == self.unit))
 
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         width = row["vectors"] * self.lanes
+        if row.get("steps"):
+            share = (
+                math.ceil(self.block.extents[self.inner] / width / self.machine.cores) * width if self.parallel else 0
+            )
+            place = self.block.axes.index(self.inner)
+            outer_sums(sch, sch.get_block(self.block.name), place, width, row["steps"], share=share)
+            return
         reduce_columns(
             sch, self.block.name, len(self.block.spatial), width, self.lanes, shared=self.parallel, copy=self.copy
         )
@@ -931,12 +944,19 @@ class ColumnPart(Part):
         taken = columns["vectors"]
         extent = block.extents[inner]
         loops = [WalkedLoop(inner, taken * self.lanes, written_out=True)]
-        written = block.reduce_size * taken <= _WRITTEN_STEPS
+        written, together = block.reduce_size * taken <= _WRITTEN_STEPS, columns.get("steps", np.zeros(rows))
+        around = ceil_div(extent, taken * self.lanes)
         for axis in reversed(block.reduce):
             size = block.extents[axis]
-            loops.append(WalkedLoop(axis, np.where(written, size, 1.0), written_out=True))
-            loops.append(WalkedLoop(axis, np.where(written, 1.0, size)))
-        loops.append(WalkedLoop(inner, ceil_div(extent, taken * self.lanes)))
+            loops.append(
+                WalkedLoop(axis, np.where(together > 0, together, np.where(written, size, 1.0)), written_out=True)
+            )
+            loops.append(WalkedLoop(axis, np.where(written | (together > 0), 1.0, size)))
+        loops.append(WalkedLoop(inner, around))
+        if "steps" in columns:
+            loops.append(
+                WalkedLoop(block.reduce[0], np.where(together > 0, ceil_div(size, np.maximum(together, 1.0)), 1.0))
+            )
         loops += [WalkedLoop(v, np.full(rows, float(block.extents[v]))) for v in block.spatial if v is not inner]
         walk = Walk(
             block, machine, sorted(loops, key=lambda loop: not loop.written_out), rows, vector=inner, lanes=self.lanes,
