@@ -265,7 +265,10 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def tree_ensemble(c: OnnxCall) -> Value:
-    """Returns the scores of the targets, of the type of the input. float16 is computed in float32."""
+    """Returns the scores of the targets, of the type of the input. float16 is computed in float32.
+
+    ``post_transform`` is numbered as ONNX has it: 1 is softmax and 2 the sigmoid, which ONNX Runtime exchanges.
+    """
     numbers = {"aggregate_function": (_AGGREGATES, 1), "post_transform": (_TRANSFORMS, 0)}
     names = {}
     for attribute, (known, default) in numbers.items():
