@@ -34,8 +34,11 @@ def _pools(c: OnnxCall) -> list[tuple[int, list[tuple[int, ...]]]]:
 
 @converter("TfIdfVectorizer")
 def tf_idf(c: OnnxCall) -> Value:
-    """Returns for each column the counts of its n-grams (TF), whether there are any (IDF), or the counts (TFIDF); the last
-    two times the n-grams' weights."""
+    """Returns the counts of each column's n-grams.
+
+    The mode TF is the counts alone, IDF says whether there are any, and TFIDF is the counts; the last two are times the
+    n-grams' weights.
+    """
     given, mode, columns = c.input(0), c.attr("mode"), np.asarray(c.attr("ngram_indexes"), np.int64)
     if mode not in ("TF", "IDF", "TFIDF"):
         raise c.error(f"the mode {mode} is unknown; there are TF, IDF and TFIDF")
