@@ -177,8 +177,10 @@ def _rooted_trees(c: OnnxCall, targets: int) -> _Trees:
         limit[n] = members[0] if members else np.nan  # no number equals NaN
         for member in members[1:]:
             sides[1][at] = at = len(modes)
-            for column, value in ((modes, "EQ"), (feature, feature[n]), (limit, member), (missing, missing[n])):
-                column.append(value)  # type: ignore[attr-defined]
+            modes.append("EQ")
+            feature.append(feature[n])
+            limit.append(member)
+            missing.append(missing[n])
             sides[0].append(sides[0][n])
             sides[1].append(otherwise)
     further = np.zeros((len(modes) - len(weights), targets))
