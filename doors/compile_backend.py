@@ -443,10 +443,25 @@ def backend(gm: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any
         return gm.forward
 
     def compile_graph(graph_module: Any, inputs: Sequence[Any]) -> Any:
+        note_changed_inputs(graph_module)
         return _compiled(graph_module, chosen)
 
     compiled = aot_autograd(fw_compiler=compile_graph, decompositions=core_decompositions())
     return compiled(gm, example_inputs)
+
+
+_CHANGED = "tilewright_changed"
+"""The key in a node's ``meta`` for an input that the program writes to."""
+
+
+def note_changed_inputs(gm: Any) -> None:
+    """Mark the inputs whose elements the program changes, as those of a cache, in the graph that is being compiled."""
+    context = load_torch("_guards").TracingContext.try_get()
+    infos = getattr(getattr(context, "fw_metadata", None), "input_info", ())
+    holders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    if len(infos) == len(holders):
+        for node, one in zip(holders, infos, strict=True):
+            node.meta[_CHANGED] = one.mutates_data
 
 
 def _compiled(gm: Any, options: CompileOptions) -> Callable[[list[Any]], Sequence[Any]]:
@@ -550,7 +565,8 @@ class Region:
         """Returns what was built for such inputs before, or builds it."""
         threads = self._threads()
         if self.held is None:
-            self.held = [n for n, a in enumerate(args) if _is_held(a)]
+            changed = [node.meta.get(_CHANGED, False) for node in self.traced.holders]
+            self.held = [n for n, a in enumerate(args) if _is_held(a) and not changed[n]]
         key = threads if self.is_fixed or self.is_symbolic else (threads, *[_size(a) for a in args])
         built = self.built.get(key)
         if built is not None and built.fits(args):

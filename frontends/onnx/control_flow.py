@@ -95,10 +95,12 @@ def loop(
     run: Body,
     count: Any,
     wanted: Sequence[bool],
+    number_of_rows: Callable[[Value, Any], Any],
 ) -> list[Item | None]:
     """Returns the results of ``Loop``: the last values of the variables, and what each iteration adds, stacked.
 
     ``count`` is the trip count where it is a formula of sizes. ``wanted`` says which results something reads.
+    ``number_of_rows`` makes a size of a number of iterations that data say, and of the most that there can be.
     """
     body, trips, condition = attributes["body"], inputs[0], inputs[1]
     values = [v for v in inputs[2:] if v is not None]
@@ -130,12 +132,15 @@ def loop(
         if reason is None and unknown is not None:
             raise NeedsConstant(what, unknown, nodes=builder.nodes)
         raise reason or OnnxError(what)
-    rows = [n for n in range(len(tensors), len(body.output) - 1) if any(wanted[n : n + 1])]
-    if rows:
-        name = body.output[rows[0] + 1].name
-        what = f"{label}: data say how often it runs, so how many rows of {name} there are is not known"
-        raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
-    ends = _open_loop(builder, label, body, trips, condition, tensors, run)
+    if any(wanted[len(tensors) : len(body.output) - 1]):
+        if limit is None:
+            (name, *_) = [o.name for o, used in zip(body.output[1:], wanted, strict=False) if used][len(tensors) :]
+            what = f"{label}: data say how often it runs at most, so how many rows of {name} there are is not known"
+            raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
+        bounded = trips is not None and (not isinstance(limit, int) or limit <= LARGEST_TABLE)
+        most = limit if bounded else LONGEST_LOOP
+        return [*_counted_loop(builder, label, body, trips, condition, tensors, run, number_of_rows, most)]
+    ends = _open_loop(builder, label, body, trips, condition, tensors, run)[1:]
     return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
 
 
@@ -172,12 +177,37 @@ def _no_rows(builder: Builder, label: str, body: Any, values: Sequence[Item], ru
     return [builder.op("broadcast_to", builder.constant(0, "c", v.dtype), shape=(0, *v.shape)) for v in rows]
 
 
-def _kept_loop(builder: Builder, label: str, body: Any, limit: Any, values: Sequence[Value], run: Body) -> list[Value]:
-    """Returns the results of a loop of ``limit`` iterations; OnnxError or GraphError where iterations differ."""
+def _counted_loop(
+    builder: Builder,
+    label: str,
+    body: Any,
+    trips: Item | None,
+    condition: Item | None,
+    values: Sequence[Value],
+    run: Body,
+    number_of_rows: Callable[[Value, Any], Any],
+    most: Any,
+) -> list[Value]:
+    """Returns the results of a loop that stacks rows, as many as data say, at most ``most``.
+
+    A first loop finds how often the condition holds. A second one makes that many iterations, and so knows how many rows
+    it stacks.
+    """
+    count, *ends = _open_loop(builder, label, body, trips, condition, values, run)
+    limit = number_of_rows(count, most)
+    made = _kept_loop(builder, label, body, limit, values, run, goes_on=True)
+    return [*ends, *made[len(ends) :]]
+
+
+def _kept_loop(
+    builder: Builder, label: str, body: Any, limit: Any, values: Sequence[Value], run: Body, *, goes_on: bool = False
+) -> list[Value]:
+    """Returns the results of a loop of ``limit`` iterations; OnnxError or GraphError where iterations differ. Its condition
+    has to hold in all of them; ``goes_on`` says that it does."""
 
     def step(states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
         made = run(body, [parts[0], builder.constant(True, "c", "bool"), *states])
-        if not np.all(known(builder, made[0], "the condition of the next iteration", label)):
+        if not goes_on and not np.all(known(builder, made[0], "the condition of the next iteration", label)):
             raise OnnxError(f"{label}: the loop ends before its trip count")
         tensors = _tensors(made, label)
         return tensors[1 : 1 + len(values)], tensors[1 + len(values) :]
@@ -200,7 +230,7 @@ def _open_loop(
     values: Sequence[Value],
     run: Body,
 ) -> list[Value]:
-    """Returns the variables of a loop that goes on as long as its condition holds and its trip count says."""
+    """Returns how often a loop runs, as long as its condition holds and its trip count says, and its variables."""
 
     def scalar(v: Item | None, otherwise: Any, dtype: str) -> Value:
         if not isinstance(v, Value):
@@ -218,7 +248,8 @@ def _open_loop(
         return [after, scalar(made[0], True, "bool"), *made[1 : 1 + len(values)]]
 
     first = [builder.constant(0, "c", "int64"), scalar(condition, True, "bool"), *values]
-    return add_while(builder, first, goes_on, step)[2:]
+    count, _, *ends = add_while(builder, first, goes_on, step)
+    return [count, *ends]
 
 
 def scan(
@@ -226,7 +257,7 @@ def scan(
 ) -> list[Value]:
     """Returns the results of ``Scan``: the last states, and what each iteration adds, stacked."""
     if opset < 9:
-        raise OnnxError(f"{label}: Scan before version 9 is not supported")
+        return _scan_of_batches(builder, label, attributes, inputs, run)
     body, count = attributes["body"], attributes["num_scan_inputs"]
     given = [v for v in inputs if v is not None]
     states, scanned = given[: len(given) - count], given[len(given) - count :]
@@ -257,6 +288,46 @@ def scan(
         for row, v, back in zip(rows, outputs[len(states) :], out_backwards, strict=True):
             row.insert(0, v) if back else row.append(v)
     return [*states, *[stacked(builder, row, a) for row, a in zip(rows, out_axes, strict=True)]]
+
+
+def _scan_of_batches(
+    builder: Builder, label: str, attributes: dict[str, Any], inputs: Sequence[Value | None], run: Body
+) -> list[Value]:
+    """Returns the results of ``Scan`` of version 8, whose arrays have a dimension of batches in front.
+
+    A scan over the batches has one over the steps inside. Where lengths of the batches are given, states stay as they are
+    from there on, and a batch that goes backwards begins at its own last step. Rows behind are those of the last states.
+    """
+    body, count = attributes["body"], attributes["num_scan_inputs"]
+    lengths, given = inputs[0], [v for v in inputs[1:] if v is not None]
+    ends = len(given) - count
+    backwards = attributes.get("directions", (0,) * count)
+    longest = given[ends].shape[1]
+
+    def one(states: Sequence[Value], parts: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+        before, scanned = [*parts[:ends]], [*parts[ends : len(given)]]
+        if lengths is None:
+            inner = {"body": body, "num_scan_inputs": count, "scan_input_directions": backwards}
+            return [], scan(builder, label, inner, [*before, *scanned], run, 9)
+        length = parts[-1]
+        empty = builder.op("broadcast_to", builder.constant(0, "c", "int64"), shape=(longest,))
+        steps = builder.op("places", empty, axis=0, dtype="int64")
+        lasts = builder.op("subtract", builder.op("subtract", length, builder.constant(1, "c", "int64")), steps)
+        order = builder.op("where", builder.op("less", steps, length), lasts, steps)
+        scanned = [
+            builder.op("take", v, order, axis=0) if back else v for v, back in zip(scanned, backwards, strict=True)
+        ]
+
+        def step(old: Sequence[Value], now: Sequence[Value]) -> tuple[Sequence[Value], Sequence[Value]]:
+            made = _tensors(run(body, [*old, *now[:-1]]), label)
+            goes_on = builder.op("less", now[-1], length)
+            return [builder.op("where", goes_on, a, b) for a, b in zip(made, old, strict=False)], made[ends:]
+
+        last, rows = add_scan(builder, before, [*scanned, steps], step)
+        return [], [*last, *rows]
+
+    arrays = [*given, *([] if lengths is None else [lengths])]
+    return add_scan(builder, [], arrays, one)[1]
 
 
 def _kept_scan(

@@ -44,6 +44,7 @@ import numpy as np
 
 from ... import te
 from ...graph.builder import Builder
+from ...graph.computed_sizes import add_computed_size
 from ...graph.graph import Graph, GraphError, Node, Value, with_output_names, without_unread
 from ...graph.reference import verify
 from ...graph.value_dependent import Answers, OpenInput, Question, ValueDependentGraph, item_name
@@ -53,6 +54,7 @@ from ..common.graph_call import require_inputs
 from . import (
     control_flow,
     fused,
+    ngrams,
     other_domains,
     products,
     quantized,
@@ -97,7 +99,7 @@ from .model_file import (
 )
 
 TABLES = (
-    control_flow, fused, other_domains, products, quantized, recurrent, reductions, resizing, selecting, shapes, single_elements, trees,
+    control_flow, fused, ngrams, other_domains, products, quantized, recurrent, reductions, resizing, selecting, shapes, single_elements, trees,
 )  # fmt: skip
 """The modules whose converters are in the table."""
 
@@ -621,14 +623,23 @@ class _Reader:
             trips = inputs[0]
             count = self.shapes[trips].flat[0] if isinstance(trips, Value) and trips in self.shapes else None
             wanted = [bool(name) for name in node.output]
-            return control_flow.loop(self.builder, label, attributes, inputs, run, count, wanted)
+
+            def rows(number: Value, most: Any) -> Any:
+                if self.given.computes_sizes:
+                    self.sized.append(label)
+                    return add_computed_size(self.builder, number, most)
+                answer = self.known_answer(number)
+                return int(control_flow.known(self.builder, answer, "the number of iterations", label))
+
+            return control_flow.loop(self.builder, label, attributes, inputs, run, count, wanted, rows)
         tensors = [v for v in inputs if isinstance(v, Value)]
         if any(isinstance(v, ValueList) for v in inputs):
             raise OnnxError(f"{label}: one of its inputs is a sequence; only tensors are supported")
         if node.op_type == "If":
             return control_flow.branch(self.builder, label, attributes, tensors[0], run)
         if node.op_type == "Scan":
-            return [*control_flow.scan(self.builder, label, attributes, tensors, run, opsets.get("", 9))]
+            given = [v if isinstance(v, Value) else None for v in inputs]
+            return [*control_flow.scan(self.builder, label, attributes, given, run, opsets.get("", 9))]
         return [shape_of(self.builder, self.shapes, node, attributes, tensors[0])]
 
     def constant_node(self, node: Any) -> Value:

@@ -360,10 +360,8 @@ def bind(onnx: Any, node: Any, given: Mapping[str, Any]) -> None:
     node.attribute.extend(copies)
 
 
-STRING_OPERATORS = frozenset(
-    "CategoryMapper RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer".split()
-)
-"""Operators that work on strings or count tokens. They are refused by name."""
+STRING_OPERATORS = frozenset("CategoryMapper RegexFullMatch StringConcat StringNormalizer StringSplit".split())
+"""Operators that work on strings. They are refused by name."""
 
 
 class UnsupportedOnnxOperators(UnsupportedOperators, OnnxError):

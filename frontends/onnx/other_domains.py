@@ -130,9 +130,9 @@ def _line(c: OnnxCall, rows: int, name: str) -> Value:
     return c.op("add", out, c.constant(np.asarray(shift, np.float32))) if len(shift) else out
 
 
-def transformed(c: OnnxCall, x: Value) -> Value:
-    """Returns scores after the node's ``post_transform``."""
-    kind = c.attr("post_transform", "NONE")
+def transformed(c: OnnxCall, x: Value, kind: str = "") -> Value:
+    """Returns scores after a transformation: ``kind``, or the one that the node's ``post_transform`` names."""
+    kind = kind or c.attr("post_transform", "NONE")
     if kind not in ("NONE", "LOGISTIC", "SOFTMAX"):
         raise c.error(f"the transformation {kind} is not supported")
     return x if kind == "NONE" else c.op("sigmoid", x) if kind == "LOGISTIC" else c.op("softmax", x, axis=1)

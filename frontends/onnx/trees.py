@@ -23,38 +23,33 @@ Table = np.ndarray[Any, Any]
 
 
 class _Trees:
-    """The nodes of all trees side by side: what each compares and where it leads, and the weights of leaves."""
+    """The nodes of all trees side by side: what each compares and where it leads, and the weights of leaves.
 
-    def __init__(self, c: OnnxCall, kind: str, targets: int) -> None:
-        self.c, self.targets = c, targets
-        trees, numbers = (np.asarray(c.attr(n), np.int64) for n in ("nodes_treeids", "nodes_nodeids"))
-        place = {key: n for n, key in enumerate(zip(trees.tolist(), numbers.tolist(), strict=True))}
-        names, modes = sorted(set(trees.tolist())), [m.removeprefix("BRANCH_") for m in c.attr("nodes_modes")]
-        leaf = np.array([m == "LEAF" for m in modes])
+    ``modes`` are the comparisons by name, LEAF for leaves; ``sides`` are the nodes to which each leads when its comparison
+    holds and otherwise, a leaf to itself. ``weights`` are those of each node for each target, ``given`` says for which it has one.
+    """
+
+    def __init__(
+        self,
+        c: OnnxCall,
+        modes: Sequence[str],
+        feature: Table,
+        limit: Table,
+        missing: Table,
+        sides: Sequence[Table],
+        roots: Table,
+        weights: Table,
+        given: Table,
+    ) -> None:
+        self.c, self.next, self.roots, self.weights, self.given = c, sides, roots, weights, given
+        self.leaf = np.array([m == "LEAF" for m in modes])
         self.comparisons = sorted({m for m in modes if m != "LEAF"})
         if unknown := [m for m in self.comparisons if m not in _HOLDS]:
             raise c.error(f"the mode {unknown[0]} is not supported")
         self.mode = np.array([self.comparisons.index(m) if m in self.comparisons else 0 for m in modes])
-        self.feature = np.where(leaf, 0, np.asarray(c.attr("nodes_featureids"), np.int64))
-        self.limit = np.where(leaf, 0, self.numbers("nodes_values"))
-        self.missing = np.asarray(c.attr("nodes_missing_value_tracks_true") or np.zeros(len(leaf)), bool)
-        self.next = []
-        for attribute in ("nodes_truenodeids", "nodes_falsenodeids"):
-            given = zip(trees.tolist(), c.attr(attribute), leaf, range(len(leaf)), strict=True)
-            self.next.append(np.array([n if end else place[t, to] for t, to, end, n in given], np.int64))
-        led_to = {int(n) for side in self.next for n, own in zip(side, range(len(leaf)), strict=True) if n != own}
-        self.roots = np.array([next(n for n in np.flatnonzero(trees == t) if int(n) not in led_to) for t in names])
-        self.weights, self.given = np.zeros((2, len(leaf), targets))
-        ends = [c.attr(f"{kind}_{what}") for what in ("treeids", "nodeids", "ids")]
-        for t, n, target, weight in zip(*ends, self.numbers(f"{kind}_weights"), strict=True):
-            self.weights[place[t, n], target] += weight
-            self.given[place[t, n], target] = 1
-        self.depth = self._depth(leaf)
-
-    def numbers(self, name: str) -> Table:
-        """Returns an attribute of numbers, which is a list or, of float64, a tensor."""
-        tensor = self.c.attr(f"{name}_as_tensor")
-        return np.asarray(self.c.attr(name, ()), np.float32) if tensor is None else np.ravel(tensor)
+        self.feature, self.limit = np.where(self.leaf, 0, feature), np.where(self.leaf, 0, limit)
+        self.missing = np.asarray(missing, bool)
+        self.depth = self._depth(self.leaf)
 
     def _depth(self, leaf: Table) -> int:
         """Returns the steps from a root to the deepest leaf."""
@@ -95,14 +90,130 @@ class _Trees:
         steps = c.constant(np.arange(self.depth), "int64")
         return add_scan(c.builder, [start], [steps], step)[0][0]
 
-    def scores(self, x: Value) -> Value:
-        """Returns the combined weights of the leaves, (rows, targets), without the base values."""
-        c, how = self.c, self.c.attr("aggregate_function", "SUM")
-        if how in ("MIN", "MAX") and not self.given[self.next[0] == np.arange(len(self.given))].all():
-            raise c.error(f"{how} of leaves that do not all have a weight for each target")
-        found = c.op("take", c.constant(self.weights.astype(x.dtype), x.dtype), self.reached(x), axis=0)
-        out = c.op({"MIN": "min", "MAX": "max"}.get(how, "sum"), found, axis=1)
-        return c.op("divide", out, c.like(len(self.roots), out)) if how == "AVERAGE" else out
+    def scores(self, x: Value, how: str) -> Value:
+        """Returns the combined weights of the leaves, (rows, targets), without the base values.
+
+        A tree whose leaf has no weight for a target does not count in its least or greatest one, which is 0 of no trees.
+        """
+        c, reached = self.c, self.reached(x)
+        if how not in ("MIN", "MAX"):
+            out = c.op("sum", self._of_nodes(self.weights, x.dtype, reached), axis=1)
+            return c.op("divide", out, c.like(len(self.roots), out)) if how == "AVERAGE" else out
+        absent = np.inf if how == "MIN" else -np.inf
+        weights = np.where(self.given != 0, self.weights, absent)
+        out = c.op(how.lower(), self._of_nodes(weights, x.dtype, reached), axis=1)
+        if (self.given != 0)[self.leaf].all():
+            return out
+        some = c.op("max", self._of_nodes(self.given != 0, "bool", reached), axis=1)
+        return c.op("where", some, out, c.like(0, out))
+
+    def _of_nodes(self, table: Table, dtype: str, reached: Value) -> Value:
+        return self.c.op("take", self.c.constant(table.astype(dtype), dtype), reached, axis=0)
+
+
+def _numbers(c: OnnxCall, name: str) -> Table:
+    """Returns an attribute of numbers, which is a list or, of float64, a tensor."""
+    tensor = c.attr(f"{name}_as_tensor")
+    return np.asarray(c.attr(name, ()), np.float32) if tensor is None else np.ravel(tensor)
+
+
+def _numbered_trees(c: OnnxCall, kind: str, targets: int) -> _Trees:
+    """Returns trees whose nodes, leaves among them, go by the numbers of their tree and in it."""
+    trees, numbers = (np.asarray(c.attr(n), np.int64) for n in ("nodes_treeids", "nodes_nodeids"))
+    place = {key: n for n, key in enumerate(zip(trees.tolist(), numbers.tolist(), strict=True))}
+    names, modes = sorted(set(trees.tolist())), [m.removeprefix("BRANCH_") for m in c.attr("nodes_modes")]
+    leaf = [m == "LEAF" for m in modes]
+    missing = c.attr("nodes_missing_value_tracks_true") or np.zeros(len(modes))
+    sides = []
+    for attribute in ("nodes_truenodeids", "nodes_falsenodeids"):
+        found = zip(trees.tolist(), c.attr(attribute), leaf, range(len(modes)), strict=True)
+        sides.append(np.array([n if end else place[t, to] for t, to, end, n in found], np.int64))
+    led_to = {int(n) for side in sides for n, own in zip(side, range(len(modes)), strict=True) if n != own}
+    roots = np.array([next(n for n in np.flatnonzero(trees == t) if int(n) not in led_to) for t in names])
+    weights, given = np.zeros((2, len(modes), targets))
+    ends = [c.attr(f"{kind}_{what}") for what in ("treeids", "nodeids", "ids")]
+    for t, n, target, weight in zip(*ends, _numbers(c, f"{kind}_weights"), strict=True):
+        weights[place[t, n], target] += weight
+        given[place[t, n], target] = 1
+    feature = np.asarray(c.attr("nodes_featureids"), np.int64)
+    return _Trees(c, modes, feature, _numbers(c, "nodes_values"), missing, sides, roots, weights, given)
+
+
+_MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "MEMBER")
+
+
+def _rooted_trees(c: OnnxCall, targets: int) -> _Trees:
+    """Returns trees whose inner nodes and leaves are two tables.
+
+    A node that asks whether a number is a member of a set becomes as many nodes as the set has members, each of which
+    compares with one and leads to the next.
+    """
+    codes = np.ravel(c.attr("nodes_modes")).tolist()
+    if any(not 0 <= m < len(_MODES) for m in codes):
+        raise c.error(f"the mode {max(codes)} is unknown; there are 0 to {len(_MODES) - 1}")
+    modes, ids = [_MODES[m] for m in codes], np.asarray(c.attr("leaf_targetids"), np.int64)
+    inner, leaves = len(modes), len(ids)
+    if leaves and not 0 <= ids.min() <= ids.max() < targets:
+        raise c.error(f"a leaf has the target {ids.max()} of {targets}")
+    sides = [_led_to(c, side, inner, leaves) for side in ("true", "false")]
+    feature = np.asarray(c.attr("nodes_featureids"), np.int64).tolist()
+    limit = np.ravel(c.attr("nodes_splits")).astype(np.float64).tolist()
+    missing = [bool(m) for m in c.attr("nodes_missing_value_tracks_true") or [0] * inner]
+    if {len(feature), len(limit), len(missing)} != {inner}:
+        raise c.error(f"its attributes describe {inner}, {len(feature)}, {len(limit)} and {len(missing)} nodes")
+    weights, given = np.zeros((2, inner + leaves, targets))
+    weights[inner + np.arange(leaves), ids] = np.ravel(c.attr("leaf_weights"))
+    given[inner + np.arange(leaves), ids] = 1
+    modes, feature, limit, missing = (
+        modes + ["LEAF"] * leaves,
+        feature + [0] * leaves,
+        limit + [0.0] * leaves,
+        missing + [False] * leaves,
+    )
+    for n, members in zip(
+        [n for n in range(inner) if modes[n] == "MEMBER"], _sets(c, modes.count("MEMBER")), strict=True
+    ):
+        at, otherwise, modes[n] = n, sides[1][n], "EQ"
+        limit[n] = members[0] if members else np.nan  # no number equals NaN
+        for member in members[1:]:
+            sides[1][at] = at = len(modes)
+            modes.append("EQ")
+            feature.append(feature[n])
+            limit.append(member)
+            missing.append(missing[n])
+            sides[0].append(sides[0][n])
+            sides[1].append(otherwise)
+    further = np.zeros((len(modes) - len(weights), targets))
+    roots = np.asarray(c.attr("tree_roots"), np.int64)
+    if roots.size and not 0 <= roots.min() <= roots.max() < inner:
+        raise c.error(f"a tree begins at the node {roots.max()} of {inner}")
+    return _Trees(
+        c, modes, np.array(feature, np.int64), np.array(limit), np.array(missing), [np.array(s, np.int64) for s in sides], roots,
+        np.concatenate([weights, further]), np.concatenate([given, further]),
+    )  # fmt: skip
+
+
+def _led_to(c: OnnxCall, side: str, inner: int, leaves: int) -> list[int]:
+    """Returns the nodes to which the inner ones lead, and for each leaf itself; leaves come behind all inner nodes."""
+    to, ends = c.attr(f"nodes_{side}nodeids"), c.attr(f"nodes_{side}leafs")
+    if len(to) != inner or len(ends) != inner:
+        raise c.error(f"{len(to)} {side} branches and {len(ends)} marks of leaves for {inner} nodes")
+    for n, end in zip(to, ends, strict=True):
+        if not 0 <= n < (leaves if end else inner):
+            raise c.error(f"a branch leads to {'leaf' if end else 'node'} {n} of {leaves if end else inner}")
+    return [n + inner if end else n for n, end in zip(to, ends, strict=True)] + [*range(inner, inner + leaves)]
+
+
+def _sets(c: OnnxCall, count: int) -> list[list[float]]:
+    """Returns the sets of members, which NaN ends."""
+    given = c.attr("membership_values")
+    sets: list[list[float]] = [[]]
+    for member in np.ravel(() if given is None else given).tolist():
+        sets.append([]) if np.isnan(member) else sets[-1].append(member)
+    sets = sets if sets[-1] else sets[:-1]
+    if len(sets) != count:
+        raise c.error(f"membership_values has {len(sets)} sets for {count} nodes that ask for members")
+    return sets
 
 
 def _matrix(c: OnnxCall) -> Value:
@@ -111,8 +222,8 @@ def _matrix(c: OnnxCall) -> Value:
 
 
 def tree_regressor(c: OnnxCall) -> Value:
-    trees = _Trees(c, "target", int(c.attr("n_targets", 1)))
-    out, base = trees.scores(_matrix(c)), trees.numbers("base_values")
+    trees = _numbered_trees(c, "target", int(c.attr("n_targets", 1)))
+    out, base = trees.scores(_matrix(c), c.attr("aggregate_function", "SUM")), _numbers(c, "base_values")
     if base.size:
         out = c.op("add", out, c.constant(base.astype(out.dtype), out.dtype))
     return c.cast(transformed(c, out), "float32")
@@ -128,9 +239,9 @@ def tree_classifier(c: OnnxCall) -> tuple[Value, ...]:
     labels = c.attr("classlabels_int64s") or c.attr("classlabels_ints")
     if labels is None:
         raise c.error("labels that are strings are not supported")
-    trees = _Trees(c, "class", len(labels))
+    trees = _numbered_trees(c, "class", len(labels))
     used = np.unique(np.asarray(c.attr("class_ids")))
-    scores, base = trees.scores(_matrix(c)), trees.numbers("base_values")
+    scores, base = trees.scores(_matrix(c), "SUM"), _numbers(c, "base_values")
     if len(labels) == 2 and len(used) == 1:
         score = c.part(scores, 1, int(used[0]), 1)
         if base.size:
@@ -151,5 +262,27 @@ def tree_classifier(c: OnnxCall) -> tuple[Value, ...]:
     return label, c.cast(transformed(c, scores), "float32")
 
 
+_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+
+
+def tree_ensemble(c: OnnxCall) -> Value:
+    """Returns the scores of the targets, of the type of the input. float16 is computed in float32.
+
+    ``post_transform`` is numbered as ONNX has it: 1 is softmax and 2 the sigmoid, which ONNX Runtime exchanges.
+    """
+    numbers = {"aggregate_function": (_AGGREGATES, 1), "post_transform": (_TRANSFORMS, 0)}
+    names = {}
+    for attribute, (known, default) in numbers.items():
+        n = int(c.attr(attribute, default))
+        if not 0 <= n < len(known):
+            raise c.error(f"{attribute} is {n}; there are 0 to {len(known) - 1}")
+        names[attribute] = known[n]
+    trees = _rooted_trees(c, int(c.attr("n_targets", 1)))
+    out = trees.scores(_matrix(c), names["aggregate_function"])
+    return c.cast(transformed(c, out, names["post_transform"]), c.input(0).dtype)
+
+
+register_onnx_operator("TreeEnsemble", tree_ensemble, "ai.onnx.ml")
 register_onnx_operator("TreeEnsembleRegressor", tree_regressor, "ai.onnx.ml")
 register_onnx_operator("TreeEnsembleClassifier", tree_classifier, "ai.onnx.ml")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver import build  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import from_onnx  # noqa: E402
+from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
 from tilewright.graph import evaluate, fuse, prepare  # noqa: E402
 from tilewright.graph.value_dependent import ValueDependentGraph  # noqa: E402
 
@@ -318,3 +318,84 @@ def test_a_choice_in_each_step_of_a_scan(steps):
     same(
         [scan], {"s0": ([],), "x": ([steps],)}, [("s1", []), ("rows", [steps])], [(np.asarray(a), b) for a, b in calls]
     )
+
+
+def ending(go="again", size=3):
+    """Returns the body of a loop that doubles the variable s until its greatest element is 100 or more, and stacks what it had."""
+    return body_of(
+        [node("Add", ["s", "s"], ["t"]), node("Neg", ["s"], ["row"]), node("ReduceMax", ["t"], ["w"], keepdims=0),
+         node("Less", ["w", "hundred"], ["again"])],
+        [("i", [], INT), ("on", [], BOOL), ("s", [size])], [("again", [], BOOL), ("t", [size]), ("row", [size])],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [3, "n"])
+@pytest.mark.parametrize("trips", ["", "ever", "five"])
+def test_rows_as_many_as_data_say(trips, size):
+    loop = node("Loop", [trips, "c", "x"], ["y", "rows"], body=ending(size=size))
+    behind = node("ReduceSum", ["rows", "axis"], ["total"], keepdims=0)
+    axis = node("Constant", [], ["axis"], value_ints=[0])
+    calls = [(np.full(3, a, np.float32),) for a in (1, 3, 99, 300)]
+    calls.append((np.full(3, -1, np.float32) if size == 3 else np.full(7, 2, np.float32),))  # -1: no rows
+    outputs = [("y", [size]), ("rows", ["k", size]), ("total", [size])]
+    read = same([*POSITIVE, axis, loop, behind], {"x": ([size],)}, outputs, calls)
+    assert [n.op for n in read.nodes].count("scan") == 2
+
+
+def test_rows_that_no_bound_limits_are_at_most_as_many_as_there_is_room():
+    """A loop without a trip count has room for 1024 rows; a call that makes more is refused."""
+    body = body_of(
+        [node("Add", ["s", "one"], ["t"]), node("Less", ["t", "x"], ["go"]), node("Identity", ["t"], ["row"])],
+        [("i", [], INT), ("on", [], BOOL), ("s", [])], [("go", [], BOOL), ("t", []), ("row", [])],
+    )  # fmt: skip
+    loop = node("Loop", ["", "yes", "zero"], ["y", "rows"], body=body)
+    weights = [numpy_helper.from_array(np.asarray(CONSTANTS[n]), n) for n in ("yes", "zero", "one")]
+    graph = helper.make_graph([loop], "net", [info("x", [])], [info("rows", None)], weights)
+    built = build(from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)))
+    for n in (1, 1024):
+        np.testing.assert_array_equal(built(np.float32(n)), np.arange(1, n + 1, dtype=np.float32))
+    with pytest.raises(RuntimeError, match="0..1024"):
+        built(np.float32(1025))
+
+
+def test_rows_of_a_loop_inside_a_loop_are_refused():
+    outer = body_of(
+        [node("Loop", ["five", "k", "v"], ["w", "rows"], body=ending()), node("ReduceSum", ["rows", "axis"], ["u"], keepdims=0),
+         node("Identity", ["k"], ["l"])],
+        [("j", [], INT), ("k", [], BOOL), ("v", [3])], [("l", [], BOOL), ("u", [3])],
+    )  # fmt: skip
+    axis = node("Constant", [], ["axis"], value_ints=[0])
+    loop = node("Loop", ["m", "", "x"], ["y"], body=outer)
+    weights = [numpy_helper.from_array(np.asarray(CONSTANTS[n]), n) for n in ("five", "hundred")]
+    graph = helper.make_graph([axis, loop], "net", [info("x", [3]), info("m", [], INT)], [info("y", None)], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    with pytest.raises(OnnxError, match="Loop 'w': how many elements it finds depends on data"):
+        from_onnx(model)
+
+
+@pytest.mark.parametrize("batches", [3, "b"])
+@pytest.mark.parametrize("lengths", [None, (4, 1, 3), (2, 0, 4)])
+@pytest.mark.parametrize("backwards", [(0, 0), (1, 0)])
+def test_scan_of_batches(batches, lengths, backwards):
+    """Scan of version 8 has batches in front, and may have lengths. The oracle is its own definition in steps of NumPy."""
+    body = body_of(
+        [node("Mul", ["s", "half"], ["d"]), node("Add", ["d", "a"], ["t"]), node("Mul", ["t", "b"], ["row"])],
+        [("s", [2]), ("a", [2]), ("b", [2])], [("t", [2]), ("row", [2])],
+    )  # fmt: skip
+    body.initializer.append(numpy_helper.from_array(np.float32(0.5), "half"))
+    scan = node("Scan", ["n" if lengths else "", "s0", "x", "z"], ["s1", "rows"], body=body, num_scan_inputs=2, directions=backwards)  # fmt: skip
+    inputs = {**({"n": ([batches], INT)} if lengths else {}), "s0": ([batches, 2],), "x": ([batches, 4, 2],), "z": ([batches, 4, 2],)}  # fmt: skip
+    graph = helper.make_graph([scan], "net", [info(k, *v) for k, v in inputs.items()], [info("s1", None), info("rows", None)])  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3)
+    built = build_graph(from_onnx(model), bounds={"b": 8} if batches == "b" else {})
+    rng = np.random.default_rng(0)
+    for count in (3, 1) if batches == "b" and not lengths else (3,):
+        s, x, z = (rng.standard_normal((count, *d)).astype(np.float32) for d in ((2,), (4, 2), (4, 2)))
+        ends, rows = built(*([np.array(lengths)] if lengths else []), s, x, z)
+        for b in range(count):
+            state, n = s[b], 4 if lengths is None else lengths[b]
+            parts = [v[b, :n][::-1] if back else v[b, :n] for v, back in zip((x, z), backwards, strict=True)]
+            for t in range(n):
+                state = state * np.float32(0.5) + parts[0][t]
+                np.testing.assert_allclose(rows[b, t], state * parts[1][t], rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(ends[b], state, rtol=1e-6, atol=1e-6)

@@ -220,3 +220,127 @@ def test_a_branch_that_cannot_be_read_names_what_decides():
     np.testing.assert_array_equal(g(x, np.array(16)), -x)
     with pytest.raises(OnnxError, match="MatMul 'q'"):
         g(x, np.array(8))
+
+
+def ensemble_of_roots(modes=range(7), targets=2, dtype=np.float32, seed=0, **attributes):
+    """Returns a model of TreeEnsemble of version 5 with random trees, and the input's number of columns."""
+    rng, inner = np.random.default_rng(seed), 14
+    feature, mode = rng.integers(0, 4, inner), rng.choice(list(modes), inner)
+    leaves, table, roots = [], {"true": [], "false": []}, [0, 7]
+    for n in range(inner):  # two trees of seven inner nodes each
+        for side, k in (("true", 1), ("false", 2)):
+            child = 2 * (n % 7) + k
+            if child < 7:
+                table[side].append((n - n % 7 + child, 0))
+            else:
+                table[side].append((len(leaves), 1))
+                leaves.append(int(rng.integers(targets)))
+    members = [m for _ in range(int((mode == 6).sum())) for m in (*rng.integers(-2, 3, 2).astype(float), np.nan)]
+    tensors = {
+        "nodes_splits": rng.integers(-2, 3, inner).astype(dtype), "nodes_modes": mode.astype(np.uint8), "leaf_weights": rng.normal(size=len(leaves)).astype(dtype),
+        **({"membership_values": np.array(members, dtype)} if members else {}),
+    }  # fmt: skip
+    node = onnx.helper.make_node(
+        "TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=targets, tree_roots=roots, nodes_featureids=feature, leaf_targetids=leaves,
+        nodes_missing_value_tracks_true=rng.integers(0, 2, inner), **{f"nodes_{side}nodeids": [n for n, _ in rows] for side, rows in table.items()},
+        **{f"nodes_{side}leafs": [end for _, end in rows] for side, rows in table.items()}, **{k: numpy_helper.from_array(v, k) for k, v in tensors.items()}, **attributes,
+    )  # fmt: skip
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = onnx.helper.make_graph(
+        [node], "g", [onnx.helper.make_tensor_value_info("x", kind, ["n", 4])], [onnx.helper.make_tensor_value_info("y", kind, None)]
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("ai.onnx.ml", 5)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"modes": range(6), "targets": 1},
+        {"aggregate_function": 0, "dtype": np.float64},
+        {"aggregate_function": 2},
+        {"aggregate_function": 3, "targets": 5},
+    ],
+)
+def test_trees_of_inner_nodes_and_leaves(options):
+    """Random numbers are whole, so that comparisons for equality and members hold often; some are missing."""
+    dtype = options.get("dtype", np.float32)
+    x = np.random.default_rng(1).integers(-2, 3, (50, 4)).astype(dtype)
+    x[::7, 1] = np.nan
+    same_as_onnxruntime(ensemble_of_roots(**options), [x], [x[:1]], bounds={"n": 50})
+
+
+@pytest.mark.parametrize(("number", "theirs"), [(1, 2), (2, 1)])
+def test_transformed_scores_of_trees(number, theirs):
+    """ONNX numbers softmax 1 and the sigmoid 2; ONNX Runtime takes them the other way round."""
+    x = np.random.default_rng(1).integers(-2, 3, (5, 4)).astype(np.float32)
+    session = onnxruntime.InferenceSession(ensemble_of_roots(post_transform=theirs).SerializeToString())
+    got = tw.build(tw.from_onnx(ensemble_of_roots(post_transform=number)), bounds={"n": 5})(x)
+    np.testing.assert_allclose(got, session.run(None, {"x": x})[0], 1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"tree_roots": [0, 14]}, "begins at the node 14 of 14"),
+        ({"nodes_truenodeids": [99] * 14}, "a branch leads to (leaf|node) 99"),
+        ({"leaf_targetids": [5] * 16}, "target 5 of 2"),
+        ({"aggregate_function": 4}, "aggregate_function is 4; there are 0 to 3"),
+    ],
+)
+def test_trees_that_are_wrong_are_refused(wrong, said):
+    model = ensemble_of_roots()
+    (node,) = model.graph.node
+    for a in [a for a in node.attribute if a.name in wrong]:
+        node.attribute.remove(a)
+    node.attribute.extend([onnx.helper.make_attribute(k, v) for k, v in wrong.items()])
+    with pytest.raises(OnnxError, match=said):
+        tw.from_onnx(model)
+
+
+def counts_of(shape=("n", "k"), dtype=onnx.TensorProto.INT64, **attributes):
+    given = {
+        "min_gram_length": 1, "max_gram_length": 3, "max_skip_count": 1, "mode": "TF", "ngram_counts": [0, 3, 7], "ngram_indexes": [6, 0, 2, 1, 5, 7],
+        "pool_int64s": [1, 2, 3, 1, 2, 2, 3, 3, 2, 1], **attributes,
+    }  # fmt: skip
+    node = onnx.helper.make_node("TfIdfVectorizer", ["x"], ["y"], **given)
+    made = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph([node], "g", [made("x", dtype, shape)], [made("y", onnx.TensorProto.FLOAT, None)])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "IDF"},
+        {"mode": "TFIDF", "max_skip_count": 3},
+        {"mode": "TFIDF", "weights": [0.5, 2, -1, 3, 4, 0.25]},
+        {"mode": "IDF", "weights": [0.5, 2, -1, 3, 4, 0.25]},
+        {"mode": "TFIDF", "weights": [0.5, 2, -1, 3, 4, 0.25], "ngram_indexes": [1, 0, 1, 1, 0, 3]},
+        {"mode": "IDF", "ngram_indexes": [1, 0, 1, 1, 0, 3]},
+        {"min_gram_length": 2, "max_gram_length": 2, "max_skip_count": 0},
+        {"dtype": onnx.TensorProto.INT32},
+    ],
+)
+def test_counts_of_n_grams(options):
+    dtype = np.int32 if "dtype" in options else np.int64
+    x = np.random.default_rng(0).integers(1, 4, (5, 13)).astype(dtype)
+    model = counts_of(**options)
+    same_as_onnxruntime(model, [x], [x[:1]], [x[:, :3].copy()], [x[:, :1].copy()], bounds={"n": 5, "k": 13})
+    same_as_onnxruntime(counts_of(("k",), **options), [x[0]], bounds={"k": 13})
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"pool_int64s": [1, 1, 3, 1, 2, 2, 3, 3, 2, 1]}, "a 1-gram is twice"),
+        ({"ngram_indexes": [0, 1]}, "there are 2 columns"),
+        ({"mode": "IDF", "weights": [1.0] * 6, "ngram_indexes": [0] * 6}, "have one column"),
+        ({"ngram_counts": [0, 3, 6]}, "its 2-grams are the numbers 3 to 6"),
+    ],
+)
+def test_pools_that_are_wrong_are_refused(options, said):
+    with pytest.raises(OnnxError, match=said):
+        tw.from_onnx(counts_of(**options))
