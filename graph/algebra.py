@@ -52,22 +52,28 @@ def neutral_element(m: Match) -> Value | None:
 
 _POSITIVE = frozenset({"abs", "square", "exp", "exp2", "sigmoid", "softmax"})
 _KEEP_SIGN = frozenset({"mean", "sum", "sqrt", "cast", "identity", "add", "multiply", "divide", "maximum", "minimum",
-                        "broadcast_to", "reshape", "expand_dims", "squeeze", "flatten", "transpose", "strided_slice"})  # fmt: skip
+                        "broadcast_to", "reshape", "expand_dims", "squeeze", "flatten", "transpose", "strided_slice", "concatenate"})  # fmt: skip
 
 
-def _is_positive(m: Match, v: Value, depth: int = 8) -> bool:
-    """Returns whether no element of ``v`` is negative or -0.0 for sure; NaN aside."""
+_LIMITED = frozenset({"relu", "clip"})
+
+
+def _is_positive(m: Match, v: Value, zeros: bool = False, depth: int = 8) -> bool:
+    """Returns whether no element of ``v`` is negative for sure, or -0.0 unless ``zeros``; NaN aside."""
     data, node = m.data(v), m.producer(v)
     if not DType(v.dtype).is_float or depth == 0:
         return False
     if data is not None:
-        return not np.any(np.signbit(numbers_of(data, v.dtype)))
+        numbers = numbers_of(data, v.dtype)
+        return not np.any(numbers < 0 if zeros else np.signbit(numbers))
     if node is None:
         return False
+    if zeros and (node.op in _LIMITED or node.op == "divide"):  # 1 / -0.0 is negative
+        return node.op == "relu" or node.op == "clip" and bool(node.attrs["low"] >= 0)
     if node.op == "multiply" and node.inputs[0] is node.inputs[1]:
         return True
     given = list(node.given)
-    return node.op in _POSITIVE or node.op in _KEEP_SIGN and all(_is_positive(m, g, depth - 1) for g in given)
+    return node.op in _POSITIVE or node.op in _KEEP_SIGN and all(_is_positive(m, g, zeros, depth - 1) for g in given)
 
 
 @rule(op("negative", op("negative", _x)))
@@ -591,6 +597,24 @@ def reduction_of_one(m: Match) -> Value | None:
     return m.op("reshape", x, shape=m.out.shape) if m.out.dtype == x.dtype else None
 
 
+@rule(op("minimum", op("min", either(op("relu", any_value()), any_value()), bind="min"), _c))
+def minimum_of_positive(m: Match) -> Value | None:
+    """min(min(x), c) is min(max(x), c) for x ≥ 0 ≥ c: both are c, or NaN where x has one.
+
+    Data that is quantized by its range at the call has both extremes taken, with 0: after an activation that leaves nothing
+    negative the maximum is then all that is computed. For floats, and sizes above 0.
+    """
+    reduction = m.node("min")
+    (x,), attrs = reduction.inputs, reduction.attrs
+    axes = range(x.ndim) if attrs.get("axis") is None else axes_without_negatives(attrs["axis"], x.ndim)
+    whole = axes is not None and all(isinstance(x.shape[n], int) and x.shape[n] > 0 for n in axes)
+    if not whole or attrs.get("initial") is not None or not np.all(m.numbers("c") <= 0):
+        return None
+    if not DType(x.dtype).is_float or not _is_positive(m, x, zeros=True):
+        return None
+    return m.op("minimum", m.op("max", x, **attrs), m["c"])
+
+
 _LARGE_WINDOW = 16
 """The elements of a window from which on its maximum is taken row by row first."""
 
@@ -643,6 +667,7 @@ _MOVEMENT_RULES: tuple[Rule, ...] = (
     elements_of_reshape,
     rows_of_reshape,
     reduction_of_one,
+    minimum_of_positive,
     maximum_by_dimension,
 )
 

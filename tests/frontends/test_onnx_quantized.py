@@ -179,6 +179,32 @@ def test_operands_that_are_quantized_at_the_call(x):
 
 
 @pytest.mark.parametrize(
+    "activation", [("Relu", {}), ("Clip", {"low": 0.0, "high": 6.0}), ("Clip", {"low": 0.5, "high": 6.0}), None]
+)
+def test_the_range_of_data_that_is_not_negative_takes_one_reduction(activation):
+    rng = np.random.default_rng(7)
+    name, bounds = activation or ("Neg", {})
+    constants = {n: np.float32(v) for n, v in bounds.items()}
+    nodes = [
+        helper.make_node(name, ["x", *bounds], ["r"]),
+        helper.make_node("DynamicQuantizeLinear", ["r"], ["y", "s", "z"]),
+    ]
+    types = {"y": TensorProto.UINT8, "z": TensorProto.UINT8}
+    shape = (2, 5, 7)
+    for x in (rng.standard_normal(shape) * 4, np.zeros(shape), -np.ones(shape), np.full(shape, 7.0)):
+        x = x.astype(np.float32)
+        model = model_of(nodes, {"x": x}, constants, outputs=("y", "s", "z"), types=types)
+        want = runtime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+        graph = from_onnx(model)
+        got = build_graph(graph)(x)
+        kinds = [n.op for n in prepare(graph).nodes]
+        assert ("max" in kinds, "min" in kinds) == (True, activation is None)
+        np.testing.assert_allclose(got[1], want[1], rtol=1e-6)
+        near((got[0], want[0]))
+        assert got[2] == want[2]
+
+
+@pytest.mark.parametrize(
     ("direction", "per_channel", "dtype"), [("forward", False, "int8"), ("bidirectional", True, "uint8")]
 )
 def test_lstm_of_integer_weights(direction, per_channel, dtype):

@@ -42,7 +42,7 @@ FINITE = {"transposed", "of_single_pixels", "attention", "layer_norm", "shifted_
 
 OPEN_ZEROS = {"maximum_with_zero", "between_bounds", "clip_of_clip", "batch_norm", "scale_of_product", "shift_of_product",
               "product_of_scaled", "product_of_shifted", "transposed", "of_single_pixels", "maximum_by_dimension",
-              "reduction_of_one"}  # fmt: skip
+              "reduction_of_one", "minimum_of_positive"}  # fmt: skip
 """Rules that may give the other zero: of maxima of two zeros, and of sums."""
 
 TYPES = (*FINFO, *NARROW, "int32", "float32")
