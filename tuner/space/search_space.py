@@ -23,7 +23,7 @@ from ...schedule import Schedule, ScheduleError, TraceError
 from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
-from ..canonical_form import bring_into_canonical_form, compute_once
+from ..canonical_form import bring_into_canonical_form, compute_once, divides_by_sizes
 from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo
@@ -105,8 +105,9 @@ class Space:
             self.inlined += _in_form_again(base, before, of, self._multiplied)
         self.program = ProgramInfo(base.func)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
-        if of is None and len(base.trace.insts) > len(undivided.trace.insts):
-            program = ProgramInfo(undivided.func)  # where a symbolic size divides an axis, it has no vectors
+        apart_by_sizes = of is not None and divides_by_sizes(of.func)  # vectors would divide by a size in each lane
+        if not apart_by_sizes and len(base.trace.insts) > len(undivided.trace.insts):
+            program = ProgramInfo(undivided.func)
             other = self._group(Variant(undivided, ""), program, apart)
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
                 self.variants, self.program, base, changed = [other], program, undivided, False
