@@ -61,6 +61,7 @@ from ..tuner.example_sizes import (
     USUAL,
     example_numbers,
     example_of,
+    followed_in_whole_vectors,
     shown_sizes,
     typical_sizes,
     unknown_sizes,
@@ -673,7 +674,7 @@ def _plan_by_one_example(asked: Request, machine: Target, before: str, less_by: 
         if problem := _without_code(schedule.func, machine):
             failed = failed or f"the schedule for {sizes} does not serve all sizes: {problem}"
             continue
-        made = _by_default(asked, machine, before, default, schedule, f"for {sizes}")
+        made = _by_default(asked, machine, before, default, base, schedule, f"for {sizes}")
         if machine.is_gpu or not _divides_by_sizes(schedule.func):
             return made
         divided = divided or made
@@ -684,7 +685,7 @@ def _plan_by_one_example(asked: Request, machine: Target, before: str, less_by: 
             and len(other.left) <= len(default.left)
             and other.seconds <= _UNDIVIDED * default.seconds
         ):
-            return _by_default(asked, machine, before, other, other.follower.schedule, f"for {sizes}")
+            return _by_default(asked, machine, before, other, base, other.follower.schedule, f"for {sizes}")
     if divided is not None:
         return divided
     if not failed:
@@ -695,7 +696,7 @@ def _plan_by_one_example(asked: Request, machine: Target, before: str, less_by: 
     chosen = None if example is None else _followed(tuner.Space(example, machine, of=base), base, refused)
     if chosen is not None and chosen.follower is not None and not _without_code(chosen.follower.schedule.func, machine):
         text = f"for {shown_sizes(asked.func, less)} whose steps apply to all sizes"
-        return _by_default(asked, machine, before, chosen, chosen.follower.schedule, text)
+        return _by_default(asked, machine, before, chosen, base, chosen.follower.schedule, text)
     reason = failed.split("\n")[0]
     if machine.is_gpu and not less_by:
         raise BuildError(f"{asked.func.name} has no schedule for {machine.kind} that serves all sizes: {reason}")
@@ -722,11 +723,23 @@ def _without_code(func: PrimFunc, machine: Target, partly: bool = False) -> str:
 
 
 def _by_default(
-    asked: Request, machine: Target, before: str, chosen: tuner.DefaultSchedule, schedule: Schedule, text: str
+    asked: Request,
+    machine: Target,
+    before: str,
+    chosen: tuner.DefaultSchedule,
+    base: Schedule,
+    schedule: Schedule,
+    text: str,
 ) -> Plan:
-    """Returns the plan by what was chosen for example sizes, which ``text`` names; ``schedule`` is that of all sizes."""
+    """Returns the plan by what was chosen for example sizes, which ``text`` names.
+
+    ``schedule`` is that of all sizes, made of ``base``. Where its tiles are as long as the example, its vectors are made
+    for other sizes, too.
+    """
     best = "the analytic model's best schedule"
     origin = before + chosen.origin.replace(best, f"{best} {text}", 1)
+    if not machine.is_gpu:
+        schedule = followed_in_whole_vectors(chosen.schedule, chosen.space.func, base) or schedule
     return Plan(
         asked, machine, "default", origin, schedule.func, None, schedule.trace, chosen.part_names, chosen.for_any_size
     )

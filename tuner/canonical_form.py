@@ -346,8 +346,19 @@ def split_axes_by_sizes(sch: Schedule) -> None:
     The function of example sizes has the number in place of the size, and what is split there would fit no other size.
     It only shows which axes and buffers belong together; each step is proved for all sizes.
     """
-    if any(_sizes_dividing(realize.block.iter_vars, realize.block.body) for realize in blocks_of(sch.func)):
+    if divides_by_sizes(sch.func):
         _split_divided_axes(sch, _by_sizes)
+
+
+def divides_by_sizes(func: PrimFunc) -> bool:
+    """Returns whether a block reads or writes at a place that is divided by a symbolic size."""
+    return any(
+        isinstance(node, (FloorDiv, FloorMod)) and not isinstance(node.b, IntImm)
+        for realize in blocks_of(func)
+        for access in accesses(realize.block.body)
+        for index in access.indices
+        for node in pre_order(index)
+    )
 
 
 def split_at_example(func: PrimFunc) -> tuple[Schedule, PrimFunc]:

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from operator import index, is_not
+from typing import Any
 
 from ..codegen.lowered import size_vars
+from ..schedule import Schedule, ScheduleError, TraceError
+from ..schedule.trace import Instruction, apply_instruction
 from ..tir.analysis.known_ranges import asserted_sizes, evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.analysis.tree import tree_of
@@ -215,3 +219,48 @@ def _with_unit_loops(func: PrimFunc) -> PrimFunc:
 def shown_sizes(func: PrimFunc, less: int = 0) -> str:
     """Returns the example sizes as text, ``n = 64``."""
     return ", ".join([f"{v.name} = {max(size - less, 1)}" for v, size in typical_sizes(func).items()])
+
+
+_WHOLE = 16
+"""The tiles that cover all of an example are a multiple of this many elements, or not larger: vectors of most types divide
+them."""
+
+
+def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule) -> Schedule | None:
+    """Returns ``base``, of symbolic sizes, after the steps at its example, with vectors for all sizes.
+
+    A split whose one tile covers a loop of the example, such as the 66 iterations of ``n + 2``, becomes one by the nearest
+    number that vectors divide. A tile of 66 would have a vector of two lanes, and masks, at each size. None is returned
+    where there is no such split, or where a later step does not apply.
+    """
+    insts = steps.trace.insts
+    if not any(_uneven(inst) for inst in insts):
+        return None
+    there, here = Schedule(example), base.copy()
+    known: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
+    changed = False
+    try:
+        for number, inst in enumerate(insts):
+            step, tile = inst, _uneven(inst)
+            if tile is not None:
+                name = inst.arguments["loop"].name
+                covered = is_const_int(there.get(known[name]).extent, tile)
+                if covered and not isinstance(here.get(handles[name]).extent, IntImm):
+                    whole = (tile + _WHOLE // 2) // _WHOLE * _WHOLE
+                    step = replace(inst, arguments={**inst.arguments, "factors": [None, whole]})
+                    changed = True
+            apply_instruction(there, inst, number, known)
+            apply_instruction(here, step, number, handles)
+    except (ScheduleError, TraceError):
+        return None
+    return here if changed else None
+
+
+def _uneven(inst: Instruction) -> int | None:
+    """Returns the size of the tiles that a split makes, if vectors do not divide it, else None."""
+    factors = inst.arguments.get("factors") if inst.name == "split" else None
+    if not isinstance(factors, list) or len(factors) != 2 or factors[0] is not None:
+        return None
+    tile = factors[1]
+    return tile if isinstance(tile, int) and tile > _WHOLE and tile % (_WHOLE // 2) else None

@@ -90,7 +90,7 @@ def _carried(loop: For, scope: ScopedTransform) -> Stmt | None:
         return None
     one = const(1, loop.loop_var.dtype)
     later = loop.with_(min=one, extent=loop.extent - one, body=_at_step(loop, first=False))
-    rest = _last_lane_carried(later, scope) or _with_registers(later, scope)
+    rest = _last_lane_carried(later, scope, after_first=True) or _with_registers(later, scope)
     if rest is None:
         return None
     start = substitute(_at_step(loop, first=True), {loop.loop_var: loop.min})
@@ -168,8 +168,11 @@ def _with_registers(loop: For, scope: ScopedTransform) -> Stmt | None:
     return made
 
 
-def _last_lane_carried(loop: For, scope: ScopedTransform) -> Stmt | None:
-    """Returns a loop with a register for the last lane of each vector, with which the next one begins."""
+def _last_lane_carried(loop: For, scope: ScopedTransform, *, after_first: bool = False) -> Stmt | None:
+    """Returns a loop with a register for the last lane of each vector, with which the next one begins.
+
+    ``after_first``: the step before the first one was taken, so that its last lane is there even if no other step is.
+    """
     store, analyzer = loop.body, scope.analyzer
     if not (isinstance(store, BufferStore) and store.predicate is None and isinstance(store.value, BinaryOp)):
         return None
@@ -184,7 +187,7 @@ def _last_lane_carried(loop: For, scope: ScopedTransform) -> Stmt | None:
         return None
     if sum(isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data for n in pre_order(store.value)) != 1:
         return None
-    if not analyzer.can_prove(loop.extent > 0):
+    if not after_first and not analyzer.can_prove(loop.extent > 0):
         return None
     ends = tuple([i.base + i.stride * (i.lanes - 1) if isinstance(i, Ramp) else i for i in store.indices])
     before = _of_step_before(ends, loop.loop_var, analyzer)

@@ -10,7 +10,8 @@ Some checks may hold for fewer rows than others: a window of three rows reads a 
 stand before or behind those for which all checks hold, and are computed one by one.
 
 A row may be a vector of a tile of several vectors, or 16 lanes of one loop over more lanes. What is left behind the last
-whole one is then one vector with a mask.
+whole one is then one vector with a mask. There the checks that choose between values, as at the ends of padded rows, stay
+masks of each part.
 
 The rows of a tile must be independent: what a row writes, inside the tile, only the same row reads. What is only read, or is
 no index, may depend on rows in any way, as in packed operands: the tile's number in one dimension, the row in another.
@@ -97,7 +98,12 @@ def edge_in_parts(
     ends of a padded image, are computed one by one.
     """
     loops = {n.loop_var: n for n in all_nodes(body) if type(n) is For}
-    rows = _rows_of(var, terms, loops, analyzer)
+    rows, whole_too = _rows_of(var, terms, loops, analyzer), False
+    if rows is None and len(guards := _guards(body, terms)) < len(terms):
+        rows = _rows_of(var, guards, loops, analyzer)
+        if rows is None or rows.wide == 1:
+            return None
+        terms, whole_too = guards, True  # the others choose between values, in the lanes of each part
     own = {n.buffer for n in all_nodes(body) if type(n) is Allocate}
     if rows is None or not _stores_only_where(body, rows.ends, own):
         return None
@@ -109,6 +115,8 @@ def edge_in_parts(
     start: Expr = zero if rows.before is None else before
     whole = rows.left - rows.less if rows.less else rows.left
     whole = Max(whole if rows.before is None else Min(whole, tall) - before, zero)
+    if whole_too:
+        whole = Min(whole, tall * rows.wide)
     parts: list[Stmt] = []
     short = _rolled(plain) if rows.wide == 1 else plain
     if rows.wide == 1 and (rows.tall <= _EACH or short is not plain):
@@ -116,10 +124,11 @@ def edge_in_parts(
             part = _moved(rows, short, own, count, start)
             parts.append(IfThenElse(left.equal(count), fresh_copy(part)))
     else:
-        length = 1 << (rows.tall - 1).bit_length() - 1 if rows.tall > 1 else 0
+        most = rows.tall if whole_too else rows.tall - 1
+        length = 1 << most.bit_length() - 1
         while length:
             unit = length * rows.wide
-            first = floordiv(left, 2 * unit) * (2 * length) if 2 * length < rows.tall else zero
+            first = floordiv(left, 2 * unit) * (2 * length) if 2 * length <= most else zero
             runs = floormod(floordiv(left, unit), 2).equal(1)
             first = first if rows.before is None else first + before
             parts.append(IfThenElse(runs, fresh_copy(_moved(rows, plain, own, length, first))))
@@ -134,6 +143,13 @@ def edge_in_parts(
         parts.append(For(row, zero, Max(Min(rows.left, tall) - left, zero), "serial", one, None, {TAIL: "mask"}))
     made: Stmt = LetStmt(left, whole, seq(*parts))
     return made if rows.before is None else LetStmt(before, Max(rows.before, zero), made)
+
+
+def _guards(body: Stmt, terms: Sequence[Expr]) -> list[Expr]:
+    """Returns those of ``terms`` without which a statement does not run. Others choose between values."""
+    guards = [n.condition for n in all_nodes(body) if type(n) is IfThenElse and n.else_case is None]
+    parts = [part for guard in guards for part in conjuncts(guard)]
+    return [term for term in terms if any(structural_equal(term, part) for part in parts)]
 
 
 def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: Analyzer) -> _TileRows | None:

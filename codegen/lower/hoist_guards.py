@@ -484,7 +484,7 @@ class _Splitter(ScopedTransform):
         if first is None or last is None:
             return None
         self.know(let)
-        plan = _plan(let.var, let.body, self.analyzer, self.conditions)
+        plan = _plan(let.var, let.body, self.analyzer, self.conditions, first)
         if plan is None:
             return None
         low, high, values = plan.low, plan.high, {}
@@ -623,8 +623,11 @@ def _chooses(body: Stmt, plan: _Plan) -> bool:
     return any(structural_equal(term, other) for term in constant for other in _choices(body))
 
 
-def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | None:
-    """Returns the checks in ``body`` that splitting at ``var`` decides, or None when there are none."""
+def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known, first: int = 0) -> _Plan | None:
+    """Returns the checks in ``body`` that splitting at ``var`` decides, or None when there are none.
+
+    A check that holds from ``first`` on, the least value of ``var``, in no iteration as a whole is left as it is.
+    """
     checks = [term for cond in _conditions(body, known) for term in conjuncts(cond) if uses_var(term, var)]
     if not checks:
         return None
@@ -640,6 +643,8 @@ def _plan(var: Var, body: Stmt, analyzer: Analyzer, known: _Known) -> _Plan | No
             continue
         gap = linear_gap(term, var, inner, analyzer, always=True)
         if gap is None or gap.slope == 0:
+            continue
+        if isinstance(gap.base, IntImm) and gap.slope > 0 and gap.slope * first + gap.base.value >= 0:
             continue
         if not isinstance(gap.base, IntImm):
             late.append(term)

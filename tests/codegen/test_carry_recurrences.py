@@ -133,3 +133,25 @@ def test_running_sums_along_a_size_start_and_go_as_asked(axis, exclusive, revers
         out = np.full(values.shape, np.nan, "float32")
         module(values, out)
         np.testing.assert_array_equal(out, np.flip(sums, axis) if reverse else sums)
+
+
+def test_sums_of_rows_that_have_other_values_at_their_ends():
+    """A check that holds for the first element of a row alone holds in no vector as a whole, and other checks leave the loop."""
+    n = te.size_var("n")
+    x, y = te.placeholder((6, n), name="x"), te.placeholder((6,), name="y")
+
+    def inner(i, j):
+        return te.if_then_else((j >= 1) & (j < n - 1), te.max(x[i, j], y[i]), te.const(0, "float32"))
+
+    made = plan([x, y, te.ops.cumsum(te.compute((6, n), inner, name="s"), 1)], "native -num-cores=1")
+    text = lower(made.scheduled, "native -num-cores=1").script()
+    assert 'scope="register"' in text and "_0 < 0" not in text
+    module = made.compile()
+    for size in (0, 1, 2, 3, 5, 15, 16, 17, 18, 33, 61, 64, 100, 130, 300):
+        rng = np.random.default_rng(size)
+        a, b = rng.integers(-4, 5, (6, size)).astype("float32"), rng.integers(-4, 5, 6).astype("float32")
+        values = np.maximum(a, b[:, None])
+        values[:, :1] = values[:, -1:] = 0
+        out = np.full((6, size), np.nan, "float32")
+        module(a, b, out)
+        np.testing.assert_array_equal(out, np.cumsum(values, 1), str(size))

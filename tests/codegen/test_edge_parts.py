@@ -252,6 +252,27 @@ def test_elements_behind_a_limit_have_the_other_value(lanes):
     np.testing.assert_array_equal(made, np.where(j <= 20 * i, given[0] + 1, given[1][:, None]))
 
 
+@pytest.mark.parametrize(("lanes", "parts"), [(32, 2), (48, 2), (64, 3), (128, 4)])
+def test_what_is_chosen_at_the_ends_of_rows_stays_a_mask_of_each_part(lanes: int, parts: int) -> None:
+    """A padded row has other values at both ends than inside: only the elements behind its end are left out."""
+    n = te.size_var("n")
+    x = te.placeholder((n, n), name="x")
+
+    def padded(i: te.Var, j: te.Var) -> te.Expr:
+        return te.if_then_else((j >= 1) & (j < n + 1), x[i, j - 1] * 2, te.const(3, "float32"))
+
+    sch = Schedule(te.create_prim_func([x, te.compute((n, n + 2), padded, name="y")]))
+    sch.vectorize(sch.split(sch.get_loops("y")[-1], [None, lanes])[1])
+    assert hoisted(sch.func).count("% 2 == 1") == parts
+    module = tw.build(sch, target=ONE)
+    for size in (1, 2, 3, 5, 13, 14, 15, 16, 29, 30, 31, 46, 47, 61, 62, 64, 94, 100, 126, 127, 130):
+        a = RNG.standard_normal((size, size), np.float32)
+        room = np.full((size + 1, size + 2), 5.0, np.float32)
+        module(a, room[:size])
+        np.testing.assert_array_equal(room[:size], np.pad(2 * a, ((0, 0), (1, 1)), constant_values=3), str(size))
+        assert (room[size] == 5).all()
+
+
 @pytest.mark.parametrize("shape", ["(n, 256)", "(n, 7)", "(n, n)"])
 def test_transposes_that_end_inside_a_square(shape: str) -> None:
     """Squares behind the end are left out, and rows behind it are not stored."""

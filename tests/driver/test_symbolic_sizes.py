@@ -585,3 +585,55 @@ def test_rows_of_which_the_caller_says_why_not_are_left_out(shape):
         data = RNG.standard_normal([size if e == "n" else e for e in shape]).astype("float32")
         expected = np.where(np.arange(size) < 3, data, 0).max(axis=tuple(range(1, len(shape))))
         np.testing.assert_array_equal(run(data), expected)
+
+
+ALL_SIZES = (1, 2, 3, 5, 16, 61, 64, 100)
+
+
+@pytest.mark.parametrize("more", [-2, -1, 2, 3])
+@pytest.mark.parametrize("reduced", [False, True], ids=["elements", "extremes"])
+def test_vectors_are_not_as_long_as_a_row_of_the_example(more, reduced):
+    """A row of ``n + 2`` elements has vectors of 64 at the example of 64, as it has at other sizes, and not of 66."""
+    n = te.size_var("n")
+    x = te.placeholder((n + 4, n + 4), name="x")
+    y = te.compute((n, n + more), lambda i, j: te.exp(x[i, j + 1]), name="y")
+    r = [te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n + more), name="q")]
+    made = plan([x, te.compute((), lambda: te.max(y[r[0], r[1]], axis=r), name="z") if reduced else y], ONE)
+    wide = [
+        int(loop.extent)
+        for loop in tir.walk.pre_order(made.scheduled.body)
+        if getattr(loop, "kind", "") == "vectorized"
+    ]
+    assert max(wide) >= 16 and all(extent % 8 == 0 for extent in wide if extent > 16), wide
+    run = made.compile()
+    for size in ALL_SIZES:
+        if size + more > 0:
+            a = RNG.standard_normal((size + 4, size + 4)).astype(np.float32)
+            expected = np.exp(a[:size, 1 : size + more + 1])
+            np.testing.assert_allclose(run(a), expected.max() if reduced else expected, rtol=1e-5, err_msg=str(size))
+
+
+def test_an_axis_is_split_by_a_number_only_where_that_keeps_vectors():
+    """``r // 2`` for ``r`` in ``range(2 * n)`` is two axes of which the inner one has two steps: too few for vectors."""
+    n = te.size_var("n")
+    x, t = te.placeholder((n, 6, 16), name="x"), te.placeholder((16,), "int32", name="t")
+    w = te.placeholder((2 * n, 8), name="w")
+    r = te.reduce_axis((0, 2 * n), name="r")
+    s = te.compute((2 * n, 6, 16), lambda i, j, k: te.max(x[i // 2, j, t[k]], w[i, j % 8]), name="s")
+    y = te.compute((6, 16), lambda i, j: te.min(s[r, i, 15 - j], axis=r), name="y")
+    made = plan([x, t, w, y], ONE)
+    wide = [
+        int(loop.extent)
+        for loop in tir.walk.pre_order(made.scheduled.body)
+        if getattr(loop, "kind", "") == "vectorized"
+    ]
+    assert min(wide) >= 4, made.scheduled.script()
+    run = made.compile()
+    for size in ALL_SIZES:
+        a, b = (
+            RNG.standard_normal((size, 6, 16)).astype(np.float32),
+            RNG.standard_normal((2 * size, 8)).astype(np.float32),
+        )
+        at = RNG.integers(0, 16, 16).astype(np.int32)
+        expected = np.maximum(a.repeat(2, 0)[:, :, at[::-1]], b[:, :6, None]).min(0)
+        np.testing.assert_array_equal(run(a, at, b), expected, str(size))

@@ -23,7 +23,7 @@ from ...schedule import Schedule, ScheduleError, TraceError
 from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
-from ..canonical_form import bring_into_canonical_form, compute_once, write_in_order
+from ..canonical_form import bring_into_canonical_form, compute_once, divides_by_sizes, write_in_order
 from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo
@@ -107,8 +107,9 @@ class Space:
         again = len(base.trace.insts) > len(undivided.trace.insts)
         self.program = write_in_order(base)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
-        if of is None and again:
-            program = write_in_order(undivided)  # where a symbolic size divides an axis, it has no vectors
+        apart_by_sizes = of is not None and divides_by_sizes(of.func)  # vectors would divide by a size in each lane
+        if again and not apart_by_sizes:
+            program = write_in_order(undivided)
             other = self._group(Variant(undivided, ""), program, apart)
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
                 self.variants, self.program, base, changed = [other], program, undivided, False
