@@ -76,7 +76,10 @@ def test_what_is_the_same_along_the_run_and_what_follows():
     """Squares of differences from a mean per channel, with a scale per image, divided by their number."""
     mean, scale = te.placeholder((3,), name="mean"), te.placeholder((4,), name="scale")
     x, *_, total = sums(
-        (4, 20, 48, 3), (1, 2), term=lambda e, at: (e - mean[at[1]]) * (e - mean[at[1]]) * scale[at[0]], others=(mean, scale)
+        (4, 20, 48, 3),
+        (1, 2),
+        term=lambda e, at: (e - mean[at[1]]) * (e - mean[at[1]]) * scale[at[0]],
+        others=(mean, scale),
     )
     tensors = [x, mean, scale, ops.multiply(total, te.const(0.5, "float32"))]
     space, sketch = sketch_of(tensors, ONE)

@@ -145,7 +145,14 @@ class ShortResultsPart(Part):
     def apply(self, sch: Schedule, row: Mapping[str, int]) -> None:
         case, rank = self.case, len(self.case.block.spatial)
         reduce_short_results(
-            sch, case.block.name, rank, case.joined, row["steps"], self.lanes, unroll=row["unroll"], shared=self.parallel
+            sch,
+            case.block.name,
+            rank,
+            case.joined,
+            row["steps"],
+            self.lanes,
+            unroll=row["unroll"],
+            shared=self.parallel,
         )
         if self.epilogue is not None:
             sch.vectorize(sch.get_loops(self.epilogue.name)[-1])
