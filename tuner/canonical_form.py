@@ -22,7 +22,7 @@ from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
 from ..tir.stmt import Buffer, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
-from .cost.axis_roles import dot_factors
+from .cost.axis_roles import dot_factors, reuses
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
 from .program import BlockInfo, ProgramInfo, Use, divisors_of, factors_of
 
@@ -330,6 +330,42 @@ def _far_from_results(block: BlockInfo, near: Var) -> list[Use]:
     return far if all(n == 1 and size * _REUSE_TURNED <= work for n, size in zip(places, sizes, strict=True)) else []
 
 
+def turn_results(sch: Schedule) -> bool:
+    """Let reductions that gather along neighbouring results compute these in another order, in which they read what lies in line.
+
+    Another stage brings the results into their order. Returns whether there are such reductions.
+    """
+    found = False
+    for block in ProgramInfo(sch.func).blocks:
+        if not block.is_reduction or block.keeps_order or block.obstacle is not None or not block.writes_in_order:
+            continue
+        near = _nearest(block)
+        if near is None or not _far_from_results(block, near):
+            continue
+        along = next(
+            (
+                v for v in reversed(block.spatial)
+                if block.extents[v] > NEAR and any(use.step(v) == 1 and reuses(block, use) for use in block.loads)
+            ),
+            None,
+        )  # fmt: skip
+        if along is None or block.axes != (*block.spatial, *block.reduce):
+            continue
+        spatial = [*[v for v in block.spatial if v is not along], along]
+        places = [block.spatial.index(v) for v in spatial]
+        before = sch.copy()
+        try:
+            copy = sch.cache_write(block.name, 0, "global")
+            sch.transform_layout(block.name, ("write", 0), _permutation(places))
+            sch.transform_block_layout(block.name, IndexMap(block.axes, (*spatial, *block.reduce)))
+            if sch.get(copy).writes[0].buffer not in sch.func.buffer_map.values():
+                sch.compute_inline(copy)
+            found = True
+        except ScheduleError:
+            sch.restore(before)
+    return found
+
+
 def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:
     """Returns whether neighbours along ``axis`` are neighbours in memory, or one element, as those of ``A[i, r // 3]`` are."""
     if use.step(axis) is not None:
@@ -370,6 +406,12 @@ def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
     order = [*names[:place], *names[place + 1 :], names[place]]
     if order != names:
         sch.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+
+
+def _permutation(order: Sequence[int]) -> str:
+    """Returns the index map that puts dimension ``order[0]`` first, and so on."""
+    names = [f"i{n}" for n in range(len(order))]
+    return f"lambda {', '.join(names)}: ({', '.join([names[n] for n in order])},)"
 
 
 def _axes_of(block: BlockInfo, buffer: Buffer) -> set[Var]:

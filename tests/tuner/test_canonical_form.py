@@ -563,3 +563,21 @@ def test_symbolic_batches_that_come_last(size):
     module(a, b, made)
     np.testing.assert_array_equal(made, np.einsum("irb,bjr->ijb", a[:, :, ::-1], b))
     assert "as written" not in module.origin
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_results_are_computed_in_the_order_of_what_is_read(followed):
+    """The batch comes last in the results and first in what has the columns: products in that order, then a transpose."""
+    A, B = te.placeholder((24, 40, 6), name="A"), te.placeholder((40, 24, 32), name="B")
+    r = te.reduce_axis((0, 24), name="r")
+    out = te.compute((6, 32, 40), lambda i, j, b: te.sum(A[r, b, i] * B[b, r, j], axis=r), name="C")
+    last = te.compute((6, 32, 40), lambda i, j, b: out[i, j, b] * A[0, b, i], name="D") if followed else out
+    space = Space(te.create_prim_func([A, B, last]), WIDE)
+    turned = [s for s in space.sketches if s.name.endswith("_turned")]
+    assert any(s.name.startswith("tile_C_v2+transpose_") for s in turned)
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (24, 40, 6)).astype("float32"), rng.integers(-4, 5, (40, 24, 32)).astype("float32")
+    want = np.einsum("rbi,brj->ijb", a, b) * (a[0].T[:, None] if followed else 1)
+    for sketch in turned[:2]:
+        made = space.schedule(sketch, [int(x) for x in space.best_rows(sketch, 1)[0]])
+        np.testing.assert_array_equal(values_of(made.func, a, b, out=(6, 32, 40)), want)

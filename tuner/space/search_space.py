@@ -23,7 +23,7 @@ from ...schedule import Schedule, ScheduleError, TraceError
 from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
-from ..canonical_form import bring_into_canonical_form, compute_once, divides_by_sizes, write_in_order
+from ..canonical_form import bring_into_canonical_form, compute_once, divides_by_sizes, turn_results, write_in_order
 from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo
@@ -114,7 +114,11 @@ class Space:
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
                 self.variants, self.program, base, changed = [other], program, undivided, False
         if turned:
-            self.variants.append(self._group(*self._without_copies(of), apart))
+            plain = self._without_copies(of)
+            ordered = plain.copy()
+            self.variants.append(self._group(Variant(plain, "_gathered"), write_in_order(plain), apart))
+            if turn_results(ordered):
+                self.variants.append(self._group(Variant(ordered, "_turned"), write_in_order(ordered), apart))
         self.variants += self._measured_only(alone, apart, base)
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
@@ -135,7 +139,7 @@ class Space:
         if not avoid:  # else the names were checked before
             check_names(self.where, self._names)
 
-    def _without_copies(self, of: Schedule | None) -> tuple[Variant, ProgramInfo]:
+    def _without_copies(self, of: Schedule | None) -> Schedule:
         """Returns the function with inputs that lie across others read as they lie, by gathered vectors."""
         base = Schedule(self.func, seed=0)
         before = bring_into_canonical_form(base, of, self._multiplied)
@@ -143,7 +147,7 @@ class Space:
         if _changes(base, before):
             compute_once(base, of)
             _in_form_again(base, before, of, self._multiplied, None)
-        return Variant(base, "_gathered"), write_in_order(base)
+        return base
 
     def __repr__(self) -> str:
         count = len(self.sketches)
