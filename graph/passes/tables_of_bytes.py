@@ -50,7 +50,7 @@ def tables_of_bytes(graph: Graph, services: Services = Services()) -> Graph:
 
 
 def _sources(graph: Graph) -> dict[Value, Value]:
-    """Returns the array of 8 bits that each result is a function of, element by element: the first one of a chain."""
+    """Returns the first array of 8 bits that each result is a function of, element by element."""
     found: dict[Value, Value] = {}
     for node in graph.nodes:
         if not _is_of_elements(node):
