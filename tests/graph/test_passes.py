@@ -466,6 +466,34 @@ def test_batch_norm_moves_into_a_transposed_convolution():
     check(graph, after, *filled(graph))
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "joined"),
+    [({}, {}, True), ({"axis": (0, 1)}, {}, True), ({"axis": 0}, {"axis": 0}, False), ({"keepdims": True}, {}, False)],
+)
+def test_both_extremes_of_an_array_are_found_at_once(low, high, joined):
+    b = Builder("f")
+    x = b.input("x", (5, 7))
+    small, large = b.op("min", x, **low), b.op("max", x, **high)
+    graph = b.graph([b.op("subtract", large, small), b.op("relu", x), b.op("exp", small)])
+    after = prepare(graph)
+    assert ("extremes" in [n.op for n in after.nodes], {n.op for n in after.nodes} >= {"max", "min"}) == (
+        joined,
+        not joined,
+    )
+    check(graph, after, *filled(graph))
+
+
+def test_extremes_of_different_arrays_stay_apart():
+    b = Builder("f")
+    x, y = b.input("x", (5, 7)), b.input("y", (5, 7))
+    graph = b.graph(
+        [b.op("subtract", b.op("max", x), b.op("min", y)), b.op("subtract", b.op("max", y), b.op("max", x))]
+    )
+    after = prepare(graph)
+    assert [n.op for n in after.nodes].count("extremes") == 1
+    check(graph, after, *filled(graph))
+
+
 def function_of_a_byte(dtype, to, shape=(3, 100), middle=(), op="sigmoid", size=()):
     """Returns a graph of what a quantizer writes around a function; ``middle`` are more outputs of its steps."""
     b = Builder("net")
