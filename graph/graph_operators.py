@@ -156,7 +156,7 @@ _register("elementwise", "cast reinterpret")
 _register("broadcast", "broadcast_to prelu")
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot "
           "gather_elements gather_nd triangle rotary depth_to_space")  # fmt: skip
-_register("reduction", "sum prod max min mean argmax argmin cumsum cumprod")
+_register("reduction", "sum prod max min mean argmax argmin extremes cumsum cumprod")
 _register("rows", "quantize_groups softmax log_softmax layer_norm rms_norm group_norm batch_norm")
 _register(
     "anchor",

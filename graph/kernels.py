@@ -6,7 +6,7 @@ Building a model (``driver/models/model_building.py``) has the passes prepare it
 
 =========================  ================================================================================================
 ``elementwise``,           the kernels that make its operands (``join_producer``): the result of a product or a convolution
-``broadcast``              is still in registers or in the first-level cache then
+``broadcast``, lookups     is still in registers or in the first-level cache then
 ``rows``, ``reduction``,   element-wise and injective kernels that make its operands (``join_light_operands``): softmax, norms
 ``injective``              and sums compute their operands while they read them, chains that move elements become one loop nest
 ``matmul``, ``dense``      the element-wise kernel that widens its weights (``join_decoded_weight``): they are decoded where
@@ -81,13 +81,21 @@ def fuse(graph: Graph) -> Division:
             continue
         groups.add(node)
         kind = operator(node.op).kind
-        if kind in _LIGHT:
+        if kind in _LIGHT or _is_lookup(node, graph):
             groups.join_producer(node)
         elif kind in ("rows", "reduction", "injective"):
             groups.join_light_operands(node)
         elif node.op in _PRODUCTS:
             groups.join_decoded_weight(node)
     return divide(graph, groups.listed(), fuse)
+
+
+def _is_lookup(node: Node, graph: Graph) -> bool:
+    """Returns whether each element is the one of a constant vector that the number at its place says."""
+    if node.op != "take":
+        return False
+    table, index = node.given
+    return table in graph.constants and table.ndim == 1 and same_shape(node.output.shape, index.shape)
 
 
 def is_view(node: Node, graph: Graph) -> bool:

@@ -23,6 +23,7 @@ from .choose_winograd import choose_winograd
 from .fold_constants import distinct_outputs, fold_constants, fold_narrow, merge_equal
 from .fold_scales import fold_scales
 from .hoist_from_loops import hoist_from_loops
+from .join_extremes import join_extremes
 from .join_products import join_products
 from .pack_nbits import find_nbits_weights, pack_nbits_weights
 from .split_transposed import split_transposed
@@ -131,6 +132,7 @@ PASSES: list[GraphPass] = [
     GraphPass("fold_constants", fold_constants),
     GraphPass("simplify_operators", simplify_operators),
     GraphPass("choose_winograd", choose_winograd),
+    GraphPass("join_extremes", join_extremes),
     GraphPass("pack_nbits", pack_nbits_weights),
     GraphPass("merge_equal", merge_equal),
     GraphPass("distinct_outputs", distinct_outputs),

@@ -85,6 +85,26 @@ def _summed(op: str, reducer: Any, x: Tensor, axis: Any, keepdims: bool, out_dty
     return compute(total.shape, lambda *i: cast(out, total(*i)), name=name, tag=ELEMWISE)
 
 
+def extremes(x: Tensor, name: str = "T_extremes") -> Any:
+    """Returns the largest and the smallest of all elements; NaN wins.
+
+    The second one is the largest of -x, or of ~x for integers, which has no overflow. Over no elements they are those of
+    :func:`max` and :func:`min`. A vector is read once; of more dimensions schedules take both one after the other.
+    """
+    check_tensor("extremes", x)
+    wide = "float32" if x.dtype.is_float and x.dtype.bits < 32 else x.dtype
+    loops = [reduce_axis(Range.from_extent(e), name=f"k{n}") for n, e in enumerate(x.shape or (const(1),))]
+
+    def side(c: Expr, e: Expr) -> Expr:
+        return select(c.equal(0), e, -e if x.dtype.is_float else ~e)
+
+    def element(c: Expr) -> Expr:
+        return side(c, cast(wide, x(*[k.var for k in loops[: x.ndim]])))
+
+    found = compute((2,), lambda c: max_(element(c), axis=loops), name=f"{name}_red", tag=COMM_REDUCE)
+    return compute((2,), lambda c: cast(x.dtype, side(c, found(c))), name=name, tag=ELEMWISE)
+
+
 def reduce_over(op: str, x: Tensor, axis: Any, keepdims: bool, name: str, make: Callable[[Any, Any], Any]) -> Any:
     """Returns a stage that reduces the elements of ``x`` over ``axis`` with ``make(element, axes)``."""
     check_tensor(op, x)

@@ -100,6 +100,30 @@ def test_softmax(opset, axis):
     near(both("QLinearSoftmax", ["x", "sx", "zx", "sy", "zy"], {"x": x}, constants, np.uint8, opset=opset, axis=axis), few=0.1)  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("gate", ["Sigmoid", "HardSigmoid", "Tanh"])
+@pytest.mark.parametrize("rows", [14, "n"])
+def test_a_number_times_a_function_of_it_between_quantizations(dtype, gate, rows):
+    """x · gate(x) of all 256 numbers, quantized before, between and after, is what ONNX Runtime computes step by step."""
+    make, info = helper.make_node, np.iinfo(dtype)
+    q = np.resize(np.arange(info.min, info.max + 1), (14, 3, 7)).astype(dtype)
+    zero = TYPES[dtype](info.min + 120)
+    constants = {"sx": np.float32(0.043), "zx": zero, "sg": np.float32(0.0079), "zg": zero, "sy": np.float32(0.0371), "zy": TYPES[dtype](info.min + 9)}  # fmt: skip
+    nodes = [
+        make("DequantizeLinear", ["q", "sx", "zx"], ["x"]), make(gate, ["x"], ["g"]),
+        make("QuantizeLinear", ["g", "sg", "zg"], ["gq"]), make("DequantizeLinear", ["gq", "sg", "zg"], ["h"]),
+        make("Mul", ["x", "h"], ["m"]), make("QuantizeLinear", ["m", "sy", "zy"], ["y"]),
+    ]  # fmt: skip
+    model = model_of(nodes, {"q": q}, constants, types={"y": helper.np_dtype_to_tensor_dtype(np.dtype(dtype))})
+    if rows == "n":
+        model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = rows
+    options = runtime.SessionOptions()
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (want,) = runtime.InferenceSession(model.SerializeToString(), options).run(None, {"q": q})
+    assert [n.op for n in prepare(from_onnx(model)).nodes].count("take") == 1
+    np.testing.assert_array_equal(build_graph(from_onnx(model))(q), want)
+
+
 def test_concatenation_and_choice_of_numbers():
     rng = np.random.default_rng(0)
     a, b = ends(rng, (2, 3), np.uint8), ends(rng, (2, 5), np.uint8)

@@ -142,6 +142,23 @@ def test_fusion_joins_epilogues_and_leaves_views_out():
     assert len(division.views) == 1
 
 
+@pytest.mark.parametrize(
+    ("known", "kernels"), [(True, ["matmul_cast_take", "pad"]), (False, ["matmul_cast", "negative_take_pad"])]
+)
+def test_a_lookup_in_a_constant_table_joins_what_makes_its_index(known, kernels):
+    """A product's result is looked up before it is stored; a pad, which moves elements, stays apart."""
+    rng = np.random.default_rng(0)
+    table, x, w = rng.standard_normal(256).astype(np.float32), rng.integers(0, 4, (5, 7)), rng.integers(0, 4, (7, 3))
+    b = Builder("f")
+    product = b.op("matmul", b.input("x", (5, 7), "int32"), b.constant(w, dtype="int32"))
+    given = b.constant(table) if known else b.op("negative", b.input("table", (256,)))
+    found = b.op("take", given, b.op("cast", product, dtype="uint8"), axis=0, mode="fast")
+    graph = b.graph([b.op("pad", found, pad_before=(1, 1), pad_after=(1, 1), value=2.0)])
+    assert [k.name for k in fuse(graph).kernels] == kernels
+    arrays = [x.astype(np.int32), *([] if known else [-table])]
+    np.testing.assert_array_equal(build_graph(graph)(*arrays), np.pad(table[x @ w], 1, constant_values=2.0))
+
+
 def test_no_kernel_waits_for_itself():
     """The sum may join one of the products only where the other one is not computed from it."""
     b = Builder()

@@ -20,6 +20,7 @@ from tilewright.graph import (
 from tilewright.graph.passes import split_transposed
 from tilewright.graph.patterns import RULES
 from tilewright.graph.rules import Rule, any_value, number, op, rewritten, rule
+from tilewright.tir.expr import Var
 
 from .random_graphs import random_graph
 
@@ -465,6 +466,34 @@ def test_batch_norm_moves_into_a_transposed_convolution():
     check(graph, after, *filled(graph))
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "joined"),
+    [({}, {}, True), ({"axis": (0, 1)}, {}, True), ({"axis": 0}, {"axis": 0}, False), ({"keepdims": True}, {}, False)],
+)
+def test_both_extremes_of_an_array_are_found_at_once(low, high, joined):
+    b = Builder("f")
+    x = b.input("x", (5, 7))
+    small, large = b.op("min", x, **low), b.op("max", x, **high)
+    graph = b.graph([b.op("subtract", large, small), b.op("relu", x), b.op("exp", small)])
+    after = prepare(graph)
+    assert ("extremes" in [n.op for n in after.nodes], {n.op for n in after.nodes} >= {"max", "min"}) == (
+        joined,
+        not joined,
+    )
+    check(graph, after, *filled(graph))
+
+
+def test_extremes_of_different_arrays_stay_apart():
+    b = Builder("f")
+    x, y = b.input("x", (5, 7)), b.input("y", (5, 7))
+    graph = b.graph(
+        [b.op("subtract", b.op("max", x), b.op("min", y)), b.op("subtract", b.op("max", y), b.op("max", x))]
+    )
+    after = prepare(graph)
+    assert [n.op for n in after.nodes].count("extremes") == 1
+    check(graph, after, *filled(graph))
+
+
 def function_of_a_byte(dtype, to, shape=(3, 100), middle=(), op="sigmoid", size=()):
     """Returns a graph of what a quantizer writes around a function; ``middle`` are more outputs of its steps."""
     b = Builder("net")
@@ -493,7 +522,6 @@ def test_a_costly_function_of_a_byte_is_a_table(dtype, to, size):
     "options",
     [
         {"middle": ["made"]},
-        {"middle": ["wide"]},
         {"op": "relu"},
         {"size": (100,)},
         {"size": (3, 3, 100), "shape": (1, 1, 1)},
@@ -502,6 +530,61 @@ def test_a_costly_function_of_a_byte_is_a_table(dtype, to, size):
 def test_other_functions_of_a_byte_stay(options):
     after = prepare(function_of_a_byte("uint8", "int8", **options))
     assert "take" not in [n.op for n in after.nodes]
+
+
+def test_a_step_that_others_read_is_computed_for_them():
+    graph = function_of_a_byte("uint8", "int8", middle=["wide"])
+    after = prepare(graph)
+    assert [n.op for n in after.nodes] == ["cast", "multiply", "take"]
+    x = np.resize(np.arange(256).astype(np.uint8), (3, 100))
+    for got, want in zip(evaluate(after, x), evaluate(graph, x), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def quantized(b, x, scale, zero):
+    """Returns int8 numbers of floats."""
+    shifted = b.op("add", b.op("round", b.op("divide", x, b.constant(scale))), b.constant(float(zero)))
+    return b.op("cast", b.op("clip", shifted, low=-128.0, high=127.0), dtype="int8")
+
+
+def dequantized(b, q, scale, zero):
+    """Returns the floats that int8 numbers stand for."""
+    wide = b.op("subtract", b.op("cast", q, dtype="int32"), b.constant(zero, dtype="int32"))
+    return b.op("multiply", b.op("cast", wide, dtype="float32"), b.constant(scale))
+
+
+def gated(gate, read=(), size=(3, 100)):
+    """Returns a graph of x · gate(x), quantized before, between and after; ``read`` are more outputs of its steps."""
+    b = Builder("net")
+    q = b.input("q", size, "int8")
+    x = dequantized(b, q, 0.05, 7)
+    between = quantized(b, b.op(gate, x), 1 / 255, -128)
+    y = quantized(b, b.op("multiply", x, dequantized(b, between, 1 / 255, -128)), 0.03, -100)
+    after = quantized(b, b.op("relu", dequantized(b, y, 0.03, -100)), 0.02, -128)
+    return b.graph([{"y": y, "between": between, "after": after, "x": x, "q": q}[name] for name in ("y", *read)])
+
+
+@pytest.mark.parametrize(
+    ("gate", "read", "tables"),
+    [
+        ("sigmoid", [], 1),
+        ("sigmoid", ["x"], 1),
+        ("sigmoid", ["between"], 1),  # what is left to the end is one quantization
+        ("hardsigmoid", [], 1),  # two quantizations take longer than a lookup
+        ("hardsigmoid", ["between"], 0),
+        ("sigmoid", ["after"], 1),  # the relu after a table is cheap
+    ],
+)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_functions_through_several_quantizations_are_one_table(gate, read, tables, symbolic):
+    size = (Var("n"), 100) if symbolic else (3, 100)
+    graph = gated(gate, read, size)
+    after = prepare(graph)
+    assert [n.op for n in after.nodes].count("take") == tables
+    assert (gate in {n.op for n in after.nodes}) == (tables == 0)
+    x = np.resize(np.arange(-128, 128).astype(np.int8), (3, 100))
+    for got, want in zip(evaluate(after, x), evaluate(graph, x), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_functions_of_two_bytes_stay():

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import te
 from tilewright.te import ops
 from tilewright.tir.expr import max_identity, min_identity
@@ -333,3 +334,27 @@ def test_the_extreme_of_equal_ends_is_that_end(evaluate, dtype):
         x = np.full((3, 7), end, "float32" if dtype == "bfloat16" else dtype)
         x = (x.view("uint32") >> 16).astype("uint16") if dtype == "bfloat16" else x
         np.testing.assert_array_equal(evaluate(op(A, axis=1), [A], x), x[:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int32"])
+@pytest.mark.parametrize("shape", [(1,), (7,), (4099,), (3, 5, 17), (), (0,)])
+def test_both_extremes(dtype, shape):
+    """Those of all elements, the ends of integers among them; over none those of max and min."""
+    rng, size = np.random.default_rng(0), int(np.prod(shape))
+    if dtype.startswith("float"):
+        data, ends = rng.standard_normal(size).astype(dtype), [np.dtype(dtype).type(v) for v in (-np.inf, np.inf)]
+    else:
+        ends = [np.iinfo(dtype).min, np.iinfo(dtype).max]
+        data = rng.integers(*ends, size, endpoint=True).astype(dtype)
+        data[:1] = ends[0]
+    x = te.placeholder(shape, dtype, name="x")
+    got = tw.build([x, te.ops.extremes(x)], "native -num-cores=1")(data.reshape(shape))
+    np.testing.assert_array_equal(got, [data.max(initial=ends[0]), data.min(initial=ends[1])])
+    assert got.dtype == dtype
+
+
+def test_both_extremes_of_nan():
+    x = te.placeholder((70,), name="x")
+    data = np.arange(70, dtype=np.float32)
+    data[33] = np.nan
+    assert np.isnan(tw.build([x, te.ops.extremes(x)], "native -num-cores=1")(data)).all()
