@@ -141,7 +141,7 @@ def _with_registers(loop: For, scope: ScopedTransform) -> Stmt | None:
     registers = {store: register for store, _, register in held}
 
     def carried(user: BufferStore, later: Sequence[BufferStore]) -> Expr:
-        """Returns the value of a store with registers in place of what they hold until one of those that come ``later``."""
+        """Returns the value of a store with registers for what they hold until one of the ``later`` stores."""
         own = keeps_lanes(user.value)
 
         def post(n: IRNode) -> IRNode | None:
@@ -240,7 +240,7 @@ def _of_step_before(indices: Sequence[Expr], var: Var, analyzer: Analyzer) -> tu
 
 
 def _loads(body: Stmt, store: BufferStore, before: Sequence[Expr]) -> bool:
-    """Returns whether a body loads what a store wrote in the step before, and nothing of its array by another name."""
+    """Returns whether a body loads what a store wrote in the step before, and its array by one name."""
     found = [n for n in pre_order(body) if isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data]
     return any(_is_load_of(n, store, before) for n in found) and all(n.buffer is store.buffer for n in found)
 
