@@ -221,6 +221,22 @@ def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None) -> None:
                     _put_last(sch, copy, len(use.dims), far)
             except ScheduleError:
                 sch.restore(before)
+        if turned is not None and across is None:
+            _copy_what_is_far(sch, next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name), turned)
+
+
+def _copy_what_is_far(sch: Schedule, block: BlockInfo, turned: list[str]) -> None:
+    """Let a reduction read copies, in the order of its axes, of inputs that vectors of results would gather."""
+    near = _nearest(block)
+    for use in [] if near is None else _far_from_results(block, near):
+        axes = [v for v in block.axes if v in use.axes()]
+        before = sch.copy()
+        try:
+            copy = sch.reindex(block.name, ("read", use.buffer.name))
+            _put_last(sch, copy, len(axes), axes.index(near))
+            turned.append(block.name)
+        except ScheduleError:
+            sch.restore(before)
 
 
 _REUSE_CONVERTED = 16
@@ -277,8 +293,8 @@ def _against(block: BlockInfo) -> tuple[Use, int] | None:
 
     ``A[r, i] * B[i, r]``, summed over ``r`` for each ``i``: whatever vectors are made of, one of the two is gathered.
     """
-    near = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
-    if near is None or block.stores[0].stride(near) != 1:
+    near = _nearest(block)
+    if near is None:
         return None
     for along in block.loads:
         for across in block.loads if along.step(near) == 1 else ():
@@ -290,6 +306,28 @@ def _against(block: BlockInfo) -> tuple[Use, int] | None:
             if far is not None and sum(other.buffer is use.buffer for other in block.loads) == 1:
                 return use, far
     return None
+
+
+def _nearest(block: BlockInfo) -> Var | None:
+    """Returns the axis along which results are neighbours in memory, where it is their last one of several values."""
+    near = next((v for v in reversed(block.spatial) if block.extents[v] > 1), None)
+    return near if near is not None and block.stores[0].stride(near) == 1 else None
+
+
+def _far_from_results(block: BlockInfo, near: Var) -> list[Use]:
+    """Returns the inputs that are read often, and far apart by neighbouring results, those along ``near``.
+
+    ``A[i, r, b] * B[b, j, r]`` summed over ``r`` for each ``i, j, b``: vectors of results gather B. A single one that is read as it
+    lies is packed by tiles, which costs less than a copy of all of it.
+    """
+    moving = [use for use in block.loads if use.step(near) != 0]
+    far = [use for use in moving if use.step(near) is None or abs(use.step(near) or 0) > NEAR]
+    if not far or not all(use.affine for use in far) or (len(moving) == 1 and far[0].plain):
+        return []
+    work = math.prod(block.extents.values())
+    places = [sum(other.buffer is use.buffer for other in block.loads) for use in far]
+    sizes = [math.prod(block.extents[v] for v in use.axes() if v in block.extents) for use in far]
+    return far if all(n == 1 and size * _REUSE_TURNED <= work for n, size in zip(places, sizes, strict=True)) else []
 
 
 def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:

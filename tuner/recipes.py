@@ -14,6 +14,7 @@ from .rules.dot_products import DotInstruction, dot_tile
 from .rules.fused_stages import TileStage, fused_tiles
 from .rules.matrix_unit import UnitTiles, matrix_unit_product, steps_of
 from .rules.multi_level_tiling import TileNest, outer_sums, tiled_product
+from .rules.short_results import reduce_short_results
 from .rules.sweeps import ElementSweep, RowSweep, reduce_columns, sweep_elements, sweep_rows
 from .rules.winograd import WinogradBlocks, WinogradStages, winograd_tiles
 
@@ -40,6 +41,7 @@ __all__ = [
     "pack",
     "pad_product",
     "reduce_columns",
+    "reduce_short_results",
     "steps_of",
     "sweep_elements",
     "sweep_rows",

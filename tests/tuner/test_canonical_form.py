@@ -522,3 +522,44 @@ def main(A: T.Buffer((8, 5, 6)), B: T.Buffer((6, 8, 5))):
     assert block.writes_in_order and [block.extents[v] for v in block.axes] == [6, 8, 5]
     a = np.random.default_rng(0).uniform(0, 1, (8, 5, 6)).astype("float32")
     np.testing.assert_array_equal(values_of(sch.func, a, out=(6, 8, 5)), a.transpose(2, 0, 1) + np.float32(1))
+
+
+def batches_last(n=40, rows=8, columns=12, steps=24):
+    """A batch of products whose number is the last axis of the results, and of no other array."""
+    A, B = te.placeholder((rows, steps, n), name="A"), te.placeholder((n, columns, steps), name="B")
+    r = te.reduce_axis((0, steps), name="r")
+    out = te.compute((rows, columns, n), lambda i, j, b: te.sum(A[i, r, n - 1 - b] * B[b, j, r], axis=r), name="C")
+    return A, B, out
+
+
+def test_what_lies_far_apart_for_results_is_copied_in_their_order():
+    func = te.create_prim_func([*batches_last()])
+    sch, turned = Schedule(func), []
+    program = bring_into_canonical_form(sch, turned=turned)
+    block = next(b for b in program.blocks if b.is_reduction)
+    assert [use.step(block.spatial[-1]) for use in block.loads] == [-1, 1] and turned == ["C"]
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (8, 24, 40)).astype("float32"), rng.integers(-4, 5, (40, 12, 24)).astype("float32")
+    want = np.einsum("irb,bjr->ijb", a[:, :, ::-1], b)
+    np.testing.assert_array_equal(values_of(sch.func, a, b, out=(8, 12, 40)), want)
+    space = Space(func, WIDE)
+    assert space.sketches[0].name.endswith("B_reindex+tile_C_v2")
+    for sketch in space.sketches:
+        made = space.schedule(sketch, [int(x) for x in space.best_rows(sketch, 1)[0]])
+        np.testing.assert_array_equal(values_of(made.func, a, b, out=(8, 12, 40)), want)
+    A, B, out = batches_last(n=16, rows=2)  # each element of B is read twice
+    turned = []
+    bring_into_canonical_form(Schedule(te.create_prim_func([A, B, out])), turned=turned)
+    assert turned == []
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 40, 100])
+def test_symbolic_batches_that_come_last(size):
+    A, B, out = batches_last(tw.tir.Var("n", "int64"))
+    module = tw.build([A, B, out])
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (8, 24, size)).astype("float32"), rng.integers(-4, 5, (size, 12, 24)).astype("float32")
+    made = np.full((8, 12, size), np.nan, "float32")
+    module(a, b, made)
+    np.testing.assert_array_equal(made, np.einsum("irb,bjr->ijb", a[:, :, ::-1], b))
+    assert "as written" not in module.origin

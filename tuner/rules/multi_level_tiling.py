@@ -68,6 +68,7 @@ from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop
 from ..loop_steps import Panels, accumulate, arrange, extent_of, finish_tile, fuse_all, pack, pack_within, unroll_factor
 from ..program import BlockInfo, ProgramInfo, Use
 from .schedule_rule import Decision, Group, Part, ScheduleRule
+from .short_results import ShortResultsPart, short_results
 
 
 @dataclass(frozen=True)
@@ -515,6 +516,9 @@ class MultiLevelTilingRule(ScheduleRule):
             )
             if epilogue is None and rows_apart(group.anchor, vector):
                 parts.append(OuterSumsPart(group.anchor, vector, machine))
+        short = short_results(group.anchor, machine.lanes(group.anchor.itemsize))
+        if short is not None:
+            parts.append(ShortResultsPart(short, epilogue, machine))
         return parts
 
 
