@@ -50,6 +50,8 @@ def carry_recurrences(func: PrimFunc) -> PrimFunc:
     differ from iteration to iteration in one index, the loop's variable, in functions whose arrays do not overlap. What is
     stored to memory and loaded again costs three times the latency of the addition.
 
+    Vectors under a mask are carried as well, where the mask is the same in all steps.
+
     Where the first step is told apart by a condition, as it is along an axis that may be empty, it comes before the loop.
     Before::
 
@@ -148,9 +150,10 @@ def _with_registers(loop: For, scope: ScopedTransform) -> Stmt | None:
             if isinstance(n, BufferLoad):
                 for store, before, register in held:
                     if any(store is s for s in later) and _is_load_of(n, store, before):
-                        value = BufferLoad(register, ())
-                        free = n.predicate is None or (own and _is_same_mask(n.predicate, user.predicate))
-                        return value if free else Select(n.predicate, value, const(0, value.dtype))
+                        value, mask = BufferLoad(register, ()), n.predicate
+                        if mask is None or (own and _is_same_mask(mask, user.predicate)):
+                            return value
+                        return Select(mask, value, const(0, value.dtype))
             return None
 
         made: Expr = transform(user.value, post=post)
