@@ -1,4 +1,4 @@
-"""Lanes of vectors: the first and last one, evenly spaced ones, those where a condition holds, and values lane by lane."""
+"""Lanes of vectors: first, last, evenly spaced ones, those where a condition holds, and values computed lane by lane."""
 
 from __future__ import annotations
 
