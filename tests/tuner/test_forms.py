@@ -711,3 +711,15 @@ def test_looked_up_columns_are_reduced_by_steps(columns):
         np.testing.assert_array_equal(made, given[0][:, given[1]].max(0))
     best = dict(zip([d.name for d in sketch.decisions], space.best_rows(sketch, 1)[0], strict=True))
     assert best["steps"] > 0 or columns == 37
+
+
+@pytest.mark.parametrize("last", [12, 5])
+def test_a_run_of_short_axes_is_summed_as_one(last):
+    """The innermost two axes are one run of memory, though the factor moves along the outermost one: vectors stay full."""
+    x, y = ph(96, 48, last), ph(192, name="y")
+    r = [te.reduce_axis((0, n), name=f"r{n}") for n in (96, 48, last)]
+    out = te.compute((), lambda: te.sum(x[r[0], r[1], r[2]] * y[2 * r[0]], axis=r), name="out")
+    made, (a, b) = computed(out, x, y)
+    assert made == (a * b[::2, None, None]).sum()
+    lowered = compiled(x, y, out).get_source("lowered")
+    assert "T.Ramp" not in lowered and "masked" not in lowered.split("for")[1]

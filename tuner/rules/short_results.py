@@ -48,7 +48,7 @@ def reduce_short_results(
         around = fuse_all(sch, outer) if shared else outer[-1]
         if shared:
             sch.parallel(around)
-        sch.compute_at(partial, around)
+        sch.compute_at(partial, around, preserve_unit_loops=True)
     inside = list(sch.get_loops(partial)) if around is None else loops_within(sch, partial, around)
     (step,), (near,) = [loops_of_axis(sch, partial, inside, axis) for axis in (0, rank)]
     reduced = [loop for loop in inside if loop is not step and loop is not near]
@@ -89,6 +89,10 @@ class ShortResults:
         """The steps that lie in line."""
         return math.prod(self.block.extents[v] for v in self.block.reduce[-self.joined :])
 
+    def period(self, lanes: int) -> int:
+        """Returns how many steps are whole vectors."""
+        return lanes // math.gcd(self.block.extents[self.near], lanes)
+
 
 def short_results(block: BlockInfo, lanes: int) -> ShortResults | None:
     """Returns how a reduction to few neighbouring results lies in memory, or None for other blocks.
@@ -116,7 +120,8 @@ def short_results(block: BlockInfo, lanes: int) -> ShortResults | None:
     others = [use for use in block.loads if use is not moving[0] and use.step(near) != 0]
     if not joined or any(not use.affine or use.stride(near) != 1 for use in others):
         return None
-    return ShortResults(block, moving[0], joined)
+    found = ShortResults(block, moving[0], joined)
+    return found if found.run >= 2 * found.period(lanes) else None
 
 
 _MOST_VECTORS = 8
@@ -135,10 +140,10 @@ class ShortResultsPart(Part):
         self.size = block.extents[case.near]
         self.parallel = worth_threads(machine, [block]) and len(block.spatial) > 1
         self.name = f"short_{block.name}"
-        period = self.lanes // math.gcd(self.size, self.lanes)
+        period = case.period(self.lanes)
         counts = [n for n in (1, 2, 4, 8) if n == 1 or n * period * self.size <= _MOST_VECTORS * self.lanes]
         self.decisions = (
-            Decision("steps", tuple(n * period for n in counts if n * period <= case.run) or (period,)),
+            Decision("steps", tuple(n * period for n in counts if n * period <= case.run)),
             Decision("unroll", up_to(max(1, case.run // period), 1, 2, 4)),
         )
 

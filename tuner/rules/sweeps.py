@@ -249,12 +249,14 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
     if len(info.writes) > 1 or size * _FEWEST_LANES <= sweep.lanes or (short and not _are_neighbours(sch, name)):
         return [_Stage(name, "reduce", block)]
     extent, last = [(extent, loop) for extent, loop in zip(extents, loops, strict=True) if extent > 1][-1]
+    joined = _in_a_run(sch, name)
+    run = math.prod(extents[-joined:])
     if short:  # one vector, of which the row may leave lanes out
         last, extent = fuse_all(sch, loops), 1 << (size - 1).bit_length()
-    elif extent % width and extent < 2 * width and size % width == 0 and _are_neighbours(sch, name):
-        fixed = width % extent == 0 or (extent < sweep.lanes and size <= 4 * width)  # each lane knows its place
+    elif extent % width and extent < 2 * width and extent < run and (run % width == 0 or run >= _LONG_RUN * width):
+        fixed = width % extent == 0 or (extent < sweep.lanes and run <= 4 * width)  # each lane knows its place
         if fixed or not BlockInfo(realize_of(sch, name)).computes_with_reduced:
-            last, extent = fuse_all(sch, loops), size  # short axes are joined, so vectors stay full
+            last, extent = fuse_all(sch, loops[-joined:]), run  # short axes are joined, so vectors stay full
     partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
     return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]
 
@@ -263,6 +265,18 @@ def _are_neighbours(sch: Schedule, name: str) -> bool:
     """Returns whether the axes that a block reduces lie one within the other in all that it reads."""
     block = BlockInfo(realize_of(sch, name))
     return _lie_in_line(block, block.reduce, block.loads)
+
+
+def _in_a_run(sch: Schedule, name: str) -> int:
+    """Returns how many of the innermost axes that a block reduces lie one within the other in all that it reads."""
+    block, count = BlockInfo(realize_of(sch, name)), 1
+    while count < len(block.reduce) and _lie_in_line(block, block.reduce[-count - 1 :], block.loads):
+        count += 1
+    return count
+
+
+_LONG_RUN = 4
+"""The vectors of a run of short axes, in those of an iteration, from which on its last one may be incomplete."""
 
 
 def _lie_in_line(block: BlockInfo, axes: Sequence[Var], uses: Sequence[Use]) -> bool:
