@@ -50,9 +50,10 @@ from ..pages.messages import short_repr
 from ..schedule import Schedule, ScheduleError, Trace, TraceError
 from ..te.tensor import PlaceholderOp, ordered_operations
 from ..tir.annotations import is_for_code
-from ..tir.expr import BufferLoad, FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, conjuncts, is_const_int
-from ..tir.stmt import Block, BufferStore, For, IRModule, PrimFunc, blocks_of
-from ..tir.walk import pre_order, vars_in
+from ..tir.arith import Analyzer
+from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, IterVar, StringImm, Var, conjuncts, is_const_int
+from ..tir.stmt import Block, BlockRealize, BufferStore, For, IRModule, PrimFunc, blocks_of
+from ..tir.walk import pre_order, substitute, uses_var, vars_in
 from ..tuner.canonical_form import split_axes_by_sizes
 from ..tuner.example_sizes import (
     EXAMPLE,
@@ -764,13 +765,37 @@ def _divides_by_sizes(func: PrimFunc) -> bool:
     """Returns whether loops of symbolic sizes were fused and each element divides by them, for its place or its value.
 
     Quotients in the indices of loads alone do not count: where they go through one stretch of memory, none is left of them.
+    Nor do those of a block whose vectors go through one stretch of each array that it reads or writes.
     """
-    values = [v for realize in blocks_of(func) for v in realize.iter_values]
-    values += [n.value for n in pre_order(func.body) if isinstance(n, BufferStore)]
+    vectors = {n.body: n.loop_var for n in pre_order(func.body) if isinstance(n, For) and n.kind == "vectorized"}
+    return any(_block_divides(realize, vectors.get(realize)) for realize in blocks_of(func))
+
+
+def _block_divides(realize: BlockRealize, vector: Var | None) -> bool:
+    """Returns whether a block, in a loop of vectors along ``vector`` alone, divides by a size for each element."""
+    accesses = [n for n in pre_order(realize.block.body) if isinstance(n, (BufferLoad, BufferStore))]
+    if any(isinstance(n, BufferStore) and _has_quotient(n.value) for n in accesses):
+        return True
+    places = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if _has_quotient(v)}
+    if not places:
+        return False
+    if vector is None or not all(uses_var(v, vector) for v in places.values()):
+        return True
+    simplify = Analyzer().simplify
+    for access in accesses:
+        if any(uses_var(i, var) for i in access.indices for var in places):
+            pairs = zip(access.indices, access.buffer.element_strides(), strict=True)
+            if _has_quotient(simplify(sum([substitute(i, places) * stride for i, stride in pairs]))):
+                return True
+    values = [n.value for n in accesses if isinstance(n, BufferStore)]
+    return any(n in places for v in values for n in pre_order(v, lambda n: not isinstance(n, BufferLoad)))
+
+
+def _has_quotient(e: Expr) -> bool:
+    """Returns whether a value divides by a size, but for the indices of what it loads."""
     return any(
         isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm)
-        for v in values
-        for n in pre_order(v, lambda n: not isinstance(n, BufferLoad))
+        for n in pre_order(e, lambda n: not isinstance(n, BufferLoad))
     )
 
 

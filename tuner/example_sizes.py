@@ -8,8 +8,9 @@ symbolic size get bounds checks, which lowering takes out of the tiles that are 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -22,10 +23,19 @@ from ..schedule.trace import Instruction, apply_instruction
 from ..tir.analysis.known_ranges import asserted_sizes, evaluate, fitting_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.analysis.tree import tree_of
-from ..tir.expr import BufferLoad, Expr, IntImm, Var, const, is_const_int, shape_text
+from ..tir.expr import BufferLoad, Expr, FloorDiv, FloorMod, IntImm, Var, const, is_const_int, shape_text
 from ..tir.program_key import EXAMPLE as EXAMPLE
-from ..tir.stmt import Block, BlockRealize, For, PrimFunc
-from ..tir.walk import blocks_of, fresh_copy, loads_and_stores, pre_order, replace_buffers, vars_in
+from ..tir.stmt import Block, BlockRealize, For, PrimFunc, Stmt
+from ..tir.walk import (
+    blocks_of,
+    fresh_copy,
+    loads_and_stores,
+    pre_order,
+    replace_buffers,
+    substitute,
+    uses_var,
+    vars_in,
+)
 
 USUAL = 64
 """The example of a size that the attribute does not name and nothing bounds."""
@@ -225,16 +235,22 @@ _WHOLE = 16
 """The tiles that cover all of an example are a multiple of this many elements, or not larger: vectors of most types divide
 them."""
 
+_LONGEST_PERIOD = 96
+"""The most elements of a tile that divisors of indices are to divide."""
+
 
 def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule) -> Schedule | None:
     """Returns ``base``, of symbolic sizes, after the steps at its example, with vectors for all sizes.
 
     A split whose one tile covers a loop of the example, such as the 66 iterations of ``n + 2``, becomes one by the nearest
-    number that vectors divide. A tile of 66 would have a vector of two lanes, and masks, at each size. None is returned
-    where there is no such split, or where a later step does not apply.
+    number that vectors divide. A tile of 66 would have a vector of two lanes, and masks, at each size. Where indices divide
+    the loop's variable, as in ``x[i // 3]``, the number is also one that their divisors divide, so that all tiles read
+    alike: a tile of 64 becomes one of 48. None is returned where there is no such split, or where a later step does not
+    apply.
     """
     insts = steps.trace.insts
-    if not any(_uneven(inst) for inst in insts):
+    divisors = _divisors(base.func.body)
+    if not any(tile % period for tile in map(_tile, insts) for period in (_WHOLE // 2, *divisors)):
         return None
     there, here = Schedule(example), base.copy()
     known: dict[str, Any] = {}
@@ -242,14 +258,15 @@ def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule
     changed = False
     try:
         for number, inst in enumerate(insts):
-            step, tile = inst, _uneven(inst)
-            if tile is not None:
+            step, tile = inst, _tile(inst)
+            if tile:
                 name = inst.arguments["loop"].name
-                covered = is_const_int(there.get(known[name]).extent, tile)
-                if covered and not isinstance(here.get(handles[name]).extent, IntImm):
-                    whole = (tile + _WHOLE // 2) // _WHOLE * _WHOLE
-                    step = replace(inst, arguments={**inst.arguments, "factors": [None, whole]})
-                    changed = True
+                loop = here.get(handles[name])
+                if is_const_int(there.get(known[name]).extent, tile) and not isinstance(loop.extent, IntImm):
+                    whole = _whole_tile(tile, _divisors(loop.body, loop.loop_var))
+                    if whole != tile:
+                        step = replace(inst, arguments={**inst.arguments, "factors": [None, whole]})
+                        changed = True
             apply_instruction(there, inst, number, known)
             apply_instruction(here, step, number, handles)
     except (ScheduleError, TraceError):
@@ -257,10 +274,33 @@ def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule
     return here if changed else None
 
 
-def _uneven(inst: Instruction) -> int | None:
-    """Returns the size of the tiles that a split makes, if vectors do not divide it, else None."""
+def _tile(inst: Instruction) -> int:
+    """Returns the size of the tiles that a split makes, if it is more than a vector, else 0."""
     factors = inst.arguments.get("factors") if inst.name == "split" else None
     if not isinstance(factors, list) or len(factors) != 2 or factors[0] is not None:
-        return None
+        return 0
     tile = factors[1]
-    return tile if isinstance(tile, int) and tile > _WHOLE and tile % (_WHOLE // 2) else None
+    return tile if isinstance(tile, int) and tile > _WHOLE else 0
+
+
+def _whole_tile(tile: int, divisors: Iterable[int]) -> int:
+    """Returns the size of tiles that vectors divide, and divisors of indices, which is nearest to that of a tile."""
+    period = math.lcm(_WHOLE, *divisors)
+    if period <= _LONGEST_PERIOD and tile % period:
+        return max(period, (tile + period // 2) // period * period)
+    return tile if tile % (_WHOLE // 2) == 0 else (tile + _WHOLE // 2) // _WHOLE * _WHOLE
+
+
+def _divisors(body: Stmt, var: Var | None = None) -> set[int]:
+    """Returns the numbers by which indices of loads are divided; with ``var``, those that divide it."""
+    found: set[int] = set()
+    places: dict[Var, Expr] = {}
+    for realize in blocks_of(body):
+        places.update(zip([iv.var for iv in realize.block.iter_vars], realize.iter_values, strict=True))
+    for load in pre_order(body):
+        if isinstance(load, BufferLoad):
+            for n in [n for index in load.indices for n in pre_order(index)]:
+                if isinstance(n, (FloorDiv, FloorMod)) and isinstance(n.b, IntImm):
+                    if var is None or uses_var(substitute(n.a, places), var):
+                        found.add(n.b.value)
+    return {n for n in found if n > 0}

@@ -15,16 +15,19 @@ from ...tir.expr import (
     Expr,
     IntImm,
     Ramp,
+    Select,
     Shuffle,
     Var,
     const,
     is_const_int,
+    reads_memory,
     structural_equal,
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, IfThenElse, PrimFunc, Stmt, children_of, seq
 from ...tir.walk import fresh_copy, pre_order, substitute, transform, uses_var
 from ..lowered import REGISTER_SCOPE
+from .lanes import keeps_lanes
 from .scoped_transform import ScopedTransform
 
 
@@ -46,6 +49,8 @@ def carry_recurrences(func: PrimFunc) -> PrimFunc:
     It applies to serial loops of a known number of iterations that hold nothing but stores, of which all to one array
     differ from iteration to iteration in one index, the loop's variable, in functions whose arrays do not overlap. What is
     stored to memory and loaded again costs three times the latency of the addition.
+
+    Vectors under a mask are carried as well, where the mask is the same in all steps.
 
     Where the first step is told apart by a condition, as it is along an axis that may be empty, it comes before the loop.
     Before::
@@ -126,42 +131,46 @@ def _with_registers(loop: For, scope: ScopedTransform) -> Stmt | None:
     held: list[tuple[BufferStore, tuple[Expr, ...], Buffer]] = []
     for store in stores:
         same = [s for s in stores if s.buffer.data is store.buffer.data]
-        plain = all(s.buffer is store.buffer and s.predicate is None for s in same)
+        one = all(s.buffer is store.buffer for s in same) and _is_same_mask_in_all_steps(store, loop.loop_var)
         apart = all(s is store or _are_apart(s.indices, store.indices, scope.analyzer) for s in same)
-        if plain and apart and _are_at_step(same, loop.loop_var):
+        if one and apart and _are_at_step(same, loop.loop_var):
             before = _of_step_before(store.indices, loop.loop_var, scope.analyzer)
-            if _loads(loop.body, store.buffer, before):
+            if _loads(loop.body, store, before):
                 name = f"{store.buffer.name}_carried"
                 held.append((store, before, Buffer(name, (), store.value.dtype, REGISTER_SCOPE)))
     if not held:
         return None
     registers = {store: register for store, _, register in held}
 
-    def carried(value: Expr, later: Sequence[BufferStore]) -> Expr:
-        """Returns a value with registers in place of what they hold until one of the stores that come ``later``."""
+    def carried(user: BufferStore, later: Sequence[BufferStore]) -> Expr:
+        """Returns the value of a store with registers for what they hold until one of the ``later`` stores."""
+        own = keeps_lanes(user.value)
 
         def post(n: IRNode) -> IRNode | None:
-            if isinstance(n, BufferLoad) and n.predicate is None:
+            if isinstance(n, BufferLoad):
                 for store, before, register in held:
-                    if n.buffer is store.buffer and any(store is s for s in later) and _equal(n.indices, before):
-                        return BufferLoad(register, ())
+                    if any(store is s for s in later) and _is_load_of(n, store, before):
+                        value, mask = BufferLoad(register, ()), n.predicate
+                        if mask is None or (own and _is_same_mask(mask, user.predicate)):
+                            return value
+                        return Select(mask, value, const(0, value.dtype))
             return None
 
-        made: Expr = transform(value, post=post)
+        made: Expr = transform(user.value, post=post)
         return made
 
     body: list[Stmt] = []
     for place, store in enumerate(stores):
-        value = carried(store.value, stores[place:])
+        value = carried(store, stores[place:])
         if store in registers:
             body += [BufferStore(registers[store], value, ()), store.with_(value=BufferLoad(registers[store], ()))]
         else:
             body.append(store.with_(value=value))
     first = {loop.loop_var: loop.min}
-    starts = [
-        BufferStore(r, BufferLoad(s.buffer, tuple([scope.analyzer.simplify(substitute(i, first)) for i in before])), ())
-        for s, before, r in held
-    ]
+    starts = []
+    for store, before, register in held:
+        start = tuple([scope.analyzer.simplify(substitute(i, first)) for i in before])
+        starts.append(BufferStore(register, BufferLoad(store.buffer, start, store.predicate), ()))
     made: Stmt = seq(*starts, loop.with_(body=seq(*body)))
     for register in registers.values():
         made = Allocate(register, made)
@@ -233,11 +242,27 @@ def _of_step_before(indices: Sequence[Expr], var: Var, analyzer: Analyzer) -> tu
     return tuple([analyzer.simplify(substitute(i, {var: var - 1})) if uses_var(i, var) else i for i in indices])
 
 
-def _loads(body: Stmt, buffer: Buffer, indices: Sequence[Expr]) -> bool:
-    found = [n for n in pre_order(body) if isinstance(n, BufferLoad) and n.buffer.data is buffer.data]
-    return any(_equal(n.indices, indices) for n in found) and all(
-        n.buffer is buffer and n.predicate is None for n in found
+def _loads(body: Stmt, store: BufferStore, before: Sequence[Expr]) -> bool:
+    """Returns whether a body loads what a store wrote in the step before, and its array by one name."""
+    found = [n for n in pre_order(body) if isinstance(n, BufferLoad) and n.buffer.data is store.buffer.data]
+    return any(_is_load_of(n, store, before) for n in found) and all(n.buffer is store.buffer for n in found)
+
+
+def _is_load_of(load: BufferLoad, store: BufferStore, before: Sequence[Expr]) -> bool:
+    """Returns whether a load reads the lanes that a store wrote in the step before, at the indices ``before``."""
+    return (
+        load.buffer is store.buffer and _equal(load.indices, before) and _is_same_mask(load.predicate, store.predicate)
     )
+
+
+def _is_same_mask_in_all_steps(store: BufferStore, var: Var) -> bool:
+    """Returns whether a store writes the same lanes in all steps of a loop."""
+    mask = store.predicate
+    return mask is None or not (uses_var(mask, var) or reads_memory(mask))
+
+
+def _is_same_mask(a: Expr | None, b: Expr | None) -> bool:
+    return a is b or (a is not None and b is not None and structural_equal(a, b))
 
 
 def _equal(a: Sequence[Expr], b: Sequence[Expr]) -> bool:

@@ -1,4 +1,4 @@
-"""Lanes of vectors: the first and last one, evenly spaced ones, and those in which a condition holds."""
+"""Lanes of vectors: first, last, evenly spaced ones, those where a condition holds, and values computed lane by lane."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ...tir.expr import (
     And,
     BinaryOp,
     Broadcast,
+    BufferLoad,
     Call,
     Cast,
     CmpOp,
@@ -25,10 +26,13 @@ from ...tir.expr import (
     Mul,
     Not,
     Ramp,
+    Shuffle,
     Sub,
     const,
     negate,
+    reads_memory,
 )
+from ...tir.walk import distinct
 from ..lane_offsets import constant_lane_offsets
 
 
@@ -232,3 +236,13 @@ def _best_lane(mask: Expr) -> Expr | None:
         return None
     first = (a.stride.value >= 0) is isinstance(mask, (LT, LE))
     return type(mask)(a.base if first else a.base + a.stride * (a.lanes - 1), b.value)
+
+
+def keeps_lanes(value: Expr) -> bool:
+    """Returns whether each lane of a value depends on the same lane of what it loads, or on scalars."""
+    for n in distinct(value):
+        if isinstance(n, Shuffle) or (isinstance(n, Call) and n.op.startswith("tir.vector_reduce")):
+            return False
+        if isinstance(n, BufferLoad) and any([reads_memory(i) for i in n.indices]):
+            return False
+    return True

@@ -174,6 +174,7 @@ PASSES: tuple[Pass, ...] = (
     _step(split_unroll_factors, [UNROLL_FACTOR], [UNROLLED]),
     _step(cut_idle_iterations, [IfThenElse, "tir.if_then_else"]),
     _step(simplify),
+    _step(remove_unit_loops, name="remove_known_unit_loops"),
     _step(choose_unrolled, [UNROLL_STEPS, UNROLL_EXPLICIT], [UNROLLED]),
     _step(name_quotients, _GUARDS),
     _step(hoist_guards, _GUARDS),

@@ -24,14 +24,14 @@ from ...tir.expr import (
     Shuffle,
     Var,
     const,
-    reads_memory,
     structural_equal,
 )
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Allocate, Buffer, BufferStore, For, LetStmt, PrimFunc, Stmt, seq
-from ...tir.walk import LEAVES, distinct, pre_order
+from ...tir.walk import LEAVES, pre_order
 from ..lane_offsets import constant_run, known_mask
 from ..lowered import REGISTER_SCOPE
+from .lanes import keeps_lanes
 
 _MAX_BYTES = 16384
 Access = BufferLoad | BufferStore
@@ -174,22 +174,12 @@ class _Rewriting:
 
     def value(self, store: BufferStore) -> Any:
         """Return the value of a store rewritten. Lanes that its mask leaves out are loaded without it."""
-        if store.predicate is None or store.value not in self.touched or not _keeps_lanes(store.value):
+        if store.predicate is None or store.value not in self.touched or not keeps_lanes(store.value):
             return self.visit(store.value)
         done, self.done, self.stored = self.done, {}, store.predicate
         value = self.visit(store.value)
         self.done, self.stored = done, None
         return value
-
-
-def _keeps_lanes(value: Expr) -> bool:
-    """Returns whether each lane of a value depends on the same lane of what it loads, or on scalars."""
-    for n in distinct(value):
-        if isinstance(n, Shuffle) or (isinstance(n, Call) and n.op.startswith("tir.vector_reduce")):
-            return False
-        if isinstance(n, BufferLoad) and any([reads_memory(i) for i in n.indices]):
-            return False
-    return True
 
 
 @dataclass(slots=True)

@@ -9,9 +9,10 @@ from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.codegen.lower.carry_recurrences import carry_recurrences
 from tilewright.driver.building import plan
+from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 
-from .test_lower import AVX2, AVX512, check
+from .test_lower import AVX2, AVX512, check, inputs_of, spoil
 
 ROWS = """
 @T.prim_func
@@ -155,3 +156,66 @@ def test_sums_of_rows_that_have_other_values_at_their_ends():
         out = np.full((6, size), np.nan, "float32")
         module(a, b, out)
         np.testing.assert_array_equal(out, np.cumsum(values, 1), str(size))
+
+
+MASKED = """
+@T.prim_func
+def main(var_Z: T.handle, X: T.Buffer((9, 16)), S: T.Buffer((9, 16)), R: T.Buffer((9, 16))):
+    T.func_attr({{"tir.noalias": True}})
+    n = T.int32()
+    Z = T.match_buffer(var_Z, (n,))
+    for k in range(16):
+        S[0, k] = X[0, k]
+    for t in range(1, 9):
+        S.vstore([t, T.Ramp(0, 1, 16)], {old} + X.vload([t, T.Ramp(0, 1, 16)], predicate={inside}), predicate={inside})
+        R.vstore([t, T.Ramp(0, 1, 16)], {copied}, predicate=T.Ramp(0, 1, 16) < T.Broadcast({others}, 16))
+"""
+INSIDE = "T.Ramp(0, 1, 16) < T.Broadcast(12, 16)"
+FEW = "T.Ramp(0, 1, 16) < T.Broadcast(T.min(n, 12), 16)"
+
+
+@pytest.mark.parametrize(
+    ("inside", "copied", "others", "count"),
+    [
+        (INSIDE, "X.vload([t, T.Ramp(0, 1, 16)], predicate={inside})", "16", 1),
+        (FEW, "X.vload([t, T.Ramp(0, 1, 16)], predicate={inside})", "T.min(n, 12)", 1),  # n is the same in all steps
+        (INSIDE.replace("12", "T.min(t, 12)"), "T.Broadcast(T.float32(1), 16)", "16", 0),
+        (
+            INSIDE.replace("12", "T.Cast('int32', T.min(X[t, 0], T.float32(12)))"),
+            "T.Broadcast(T.float32(1), 16)",
+            "16",
+            0,
+        ),
+        (FEW, "T.Broadcast(T.float32(1), 16) - {old}", "9", 1),
+        (FEW, "T.Broadcast(T.float32(1), 16) - {old}", "16", 1),
+    ],
+)
+@pytest.mark.parametrize("target", [AVX512, AVX2])
+def test_vectors_under_one_mask_are_carried(inside, copied, others, count, target):
+    """Lanes outside the mask are zero to a load, whichever mask the value that takes them is stored with."""
+    old = "S.vload([t - 1, T.Ramp(0, 1, 16)], predicate={inside})"
+    parts = {"inside": inside, "old": old.format(inside=inside), "others": others}
+    func = parse(MASKED.format(copied=copied.format(**parts), **parts))
+    made = carry_recurrences(func)
+    assert made.script().count('scope="register"') == count
+    for size in (0, 1, 7, 12, 16):
+        check(func, target, {"n": size})
+        arrays = inputs_of(func, {"n": size})
+        want, got = spoil(func, arrays), spoil(func, arrays)
+        interpret(func, *want)
+        interpret(made, *got)
+        for w, g in zip(want, got, strict=True):
+            np.testing.assert_array_equal(w, g)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((16, 24, 12), 1), ((256, 12), 0), ((9, 5), 0), ((9, 23), 0), ((9, 40), 0)]
+)
+def test_running_sums_of_rows_that_are_no_whole_vectors(shape, axis):
+    x = te.placeholder(shape, name="x")
+    made = plan([x, te.ops.cumsum(x, axis)], "native -num-cores=1")
+    assert 'scope="register"' in lower(made.scheduled, "native -num-cores=1").script()
+    values = np.random.default_rng(0).integers(-4, 5, shape).astype("float32")
+    out = np.full(shape, np.nan, "float32")
+    made.compile()(values, out)
+    np.testing.assert_array_equal(out, np.cumsum(values, axis))

@@ -140,6 +140,20 @@ def test_symbolic_functions_are_tuned_and_built_of_the_records(tmp_path: Path) -
     assert again.results[("n", 48),].best is not None
 
 
+def test_tiles_of_measured_schedules_do_not_end_with_a_row_of_the_example() -> None:
+    """A row of ``n + 2`` has 66 elements at the example; the schedules of all sizes have vectors of 64 for it."""
+    n = te.size_var("n")
+    x = te.placeholder((n, n + 2), name="x")
+    func = te.create_prim_func([x, te.compute((n, n + 2), lambda i, j: te.exp(x[i, n + 1 - j]), name="y")])
+    result = tw.tune(func, TARGET, sizes={"n": 64}, trials=6, seed=0)
+    traces = [r.trace for r in result.records if r.status == "ok"]
+    assert any("[null,64]" in t for t in traces) and not any("[null,66]" in t for t in traces)
+    run = tw.build(result.schedules[0], TARGET)
+    for size in (1, 2, 17, 62, 64, 100):
+        a = np.random.default_rng(size).standard_normal((size, size + 2), np.float32)
+        np.testing.assert_allclose(run(a), np.exp(a[:, ::-1]), rtol=1e-5)
+
+
 def test_without_a_database_the_result_has_the_schedules() -> None:
     result = tw.tune(rows(), TARGET, sizes={"n": 8}, trials=2, seed=1)
     assert len(result.schedules) == 1

@@ -5,12 +5,13 @@ import pytest
 
 import tilewright as tw
 from tilewright import te, tir
-from tilewright.driver.building import BuildError, plan
+from tilewright.codegen import lower
+from tilewright.driver.building import BuildError, _divides_by_sizes, plan
 from tilewright.graph import Builder, parse, prepare, register_operator
 from tilewright.graph.graph_operators import OPERATORS
 from tilewright.schedule import Schedule
 from tilewright.tir import structural_equal
-from tilewright.tir.expr import FloorMod
+from tilewright.tir.expr import FloorDiv, FloorMod
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import Space, choose_default
 from tilewright.tuner.example_sizes import example_of, examples_of, with_example
@@ -637,3 +638,46 @@ def test_an_axis_is_split_by_a_number_only_where_that_keeps_vectors():
         at = RNG.integers(0, 16, 16).astype(np.int32)
         expected = np.maximum(a.repeat(2, 0)[:, :, at[::-1]], b[:, :6, None]).min(0)
         np.testing.assert_array_equal(run(a, at, b), expected, str(size))
+
+
+@pytest.mark.parametrize("divisor", [3, 5, 6])
+def test_tiles_are_whole_periods_of_divided_indices(divisor):
+    """All tiles read ``y[j // 3]`` at the same distances, so that no lane divides; a period of 80 or 96 is one tile."""
+    n = te.size_var("n")
+    x, y = te.placeholder((n, n), name="x"), te.placeholder((n, (n + divisor - 1) // divisor), name="y")
+    r, q = te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n), name="q")
+    made = plan(
+        [x, y, te.compute((), lambda: te.sum(x[r, q] * y[n - 1 - r, q // divisor], axis=[r, q]), name="z")], ONE
+    )
+    long = {
+        int(loop.extent)
+        for loop in tir.walk.pre_order(made.scheduled.body)
+        if getattr(loop, "kind", "") == "vectorized" and int(loop.extent) > 16
+    }
+    period = np.lcm(16, divisor)
+    assert long and all(extent % period == 0 for extent in long), made.scheduled.script()
+    run = made.compile()
+    for size in (*ALL_SIZES, 47, 48, 49, 95, 96, 97, 161):
+        a = RNG.integers(-3, 4, (size, size)).astype(np.float32)
+        b = RNG.integers(-3, 4, (size, -(-size // divisor))).astype(np.float32)
+        expected = (a * b[::-1].repeat(divisor, 1)[:, :size]).sum()
+        np.testing.assert_array_equal(run(a, b), expected, str(size))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_fused_axes_of_a_size_whose_vectors_go_through_memory_do_not_divide(turned):
+    """The quotients of a block that only moves along its arrays are joined; those of a transposed one are not."""
+    n = te.size_var("n")
+    x = te.placeholder((n, n), name="x")
+    y = te.compute((n, n), lambda i, j: 1 / (x[j, i] if turned else x[i, j]), name="y")
+    sch = Schedule(te.create_prim_func([x, y]))
+    fused = sch.fuse(*sch.get_loops("y"))
+    assert _divides_by_sizes(sch.func)  # without vectors the place of each element is divided
+    sch.vectorize(sch.split(fused, [None, 16])[1])
+    assert _divides_by_sizes(sch.func) == turned
+    divided = [m for m in tir.walk.pre_order(lower(sch.func, ONE).func.body) if isinstance(m, (FloorDiv, FloorMod))]
+    assert any(not isinstance(m.b, tir.expr.IntImm) for m in divided) == turned
+    run = tw.build(sch, ONE)
+    for size in ALL_SIZES:
+        a = RNG.integers(1, 9, (size, size)).astype(np.float32)
+        np.testing.assert_array_equal(run(a), 1 / (a.T if turned else a), str(size))

@@ -212,10 +212,12 @@ class RecurrencePart(Part):
         outer = [loops[v] for v in block.spatial if v not in self.joined]
         steps = loops[self.steps]
         inside = [loops[self.beside]]
-        if width < self.inner:
+        # one vector of an example: more of a symbolic size is in further ones, each of which goes through all steps
+        single = self.vector is not None and width >= self.inner and width <= self.lanes
+        if width < self.inner or single:
             inside = list(sch.split(loops[self.beside], [None, width]))
         within = inside[-1:]
-        if self.vector is None or row.get("apart", 0):
+        if self.vector is None or single or row.get("apart", 0):
             outer, inside = [*outer, *inside[:-1]], []
         sch.interchange(*outer, steps, *inside[:-1], *within)
         if self.vector is not None or row.get("turned", 0):

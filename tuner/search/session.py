@@ -30,6 +30,7 @@ from ...tir.stmt import PrimFunc
 from ...tuning_db import Database, TuningRecord, open_database, utc_now
 from ..canonical_form import split_at_example
 from ..cost.cost_model import XGBCostModel
+from ..example_sizes import followed_in_whole_vectors
 from ..measure import LocalRunner, MeasureResult, Runner
 from ..measure.runner import TimeUp, estimate, interval
 from ..remote import runner_for
@@ -339,7 +340,7 @@ class TuningSession:
             return schedule
         made = self._split.copy()
         schedule.trace.apply_to_schedule(made)
-        return made
+        return followed_in_whole_vectors(schedule, self.space.func, self._split) or made
 
     def _trace_of_default(self) -> str:
         """Returns the steps of the default schedule; those for the example sizes alone where they do not apply to all."""
