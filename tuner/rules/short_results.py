@@ -34,9 +34,9 @@ from .schedule_rule import Decision, Part
 def reduce_short_results(
     sch: Schedule, block: Any, rank: int, joined: int, steps: int, lanes: int, *, unroll: int = 1, shared: bool = False
 ) -> None:  # fmt: skip
-    """Let partial results for ``steps`` of the reduction and all of the last of ``rank`` spatial axes fill vectors of ``lanes``.
+    """Let partial results of some steps, side by side with the results of the last axis, fill vectors.
 
-    The innermost ``joined`` loops of the reduction become one first, of which so many steps are taken at a time.
+    There are ``steps`` of them, for all of the last of ``rank`` spatial axes, in vectors of ``lanes`` elements. The innermost ``joined`` loops of the reduction become one first, of which so many steps are taken at a time.
     """
     block = sch.get_block(block) if isinstance(block, str) else block
     loops = list(sch.get_loops(block))
@@ -129,8 +129,8 @@ _MOST_VECTORS = 8
 
 
 class ShortResultsPart(Part):
-    """The decisions of this part are ``steps`` of the run at a time, whole vectors of partial results, and ``unroll`` of the loop
-    over the run."""
+    """This part fills vectors with steps and results. Its decisions are ``steps`` of the run at a time, whole vectors, and
+    ``unroll`` of the loop over the run."""
 
     structure = ("steps",)
 

@@ -268,7 +268,7 @@ def _are_neighbours(sch: Schedule, name: str) -> bool:
 
 
 def _in_a_run(sch: Schedule, name: str) -> int:
-    """Returns how many of the innermost axes that a block reduces lie one within the other in all that it reads."""
+    """Returns how many of the innermost reduced axes lie one within the other in all that a block reads."""
     block, count = BlockInfo(realize_of(sch, name)), 1
     while count < len(block.reduce) and _lie_in_line(block, block.reduce[-count - 1 :], block.loads):
         count += 1
