@@ -378,6 +378,15 @@ def product_of_transposed(m: Match) -> Value | None:
     return _read_other_way(m, "transpose_a", m["x"], m["y"])
 
 
+@rule(op("dense", op("transpose", _x, bind="t"), _y, bind="product"))
+def dense_of_transposed(m: Match) -> Value | None:
+    """A product of two matrices of floats, both with the steps where the other one has them, is a product that reads both
+    in the other order."""
+    if m["x"].ndim != 2 or axes_of(m.node("t")) != (1, 0) or not DType(m["x"].dtype).is_float:
+        return None
+    return m.op("matmul", m["x"], m["y"], transpose_a=True, transpose_b=True, **m.node("product").attrs)
+
+
 def _read_other_way(m: Match, flag: str, a: Value, b: Value) -> Value | None:
     """Returns the product of ``a`` and ``b`` with ``flag`` turned over, when ``t`` exchanges the last two dimensions."""
     axes = axes_of(m.node("t"))
@@ -657,6 +666,7 @@ _MOVEMENT_RULES: tuple[Rule, ...] = (
     transpose_without_effect,
     product_with_transposed,
     product_of_transposed,
+    dense_of_transposed,
     slice_of_everything,
     slice_of_slice,
     slice_of_transpose,
