@@ -37,6 +37,9 @@ _READERS_OF_HALVES = 2
 """The number of stages up to which each may compute a result of float16 or bfloat16 again. A result is rounded to 16 bits
 and converted back, which takes longer than a cheap operation and longer than to load it."""
 
+_SHORT_ROW = 256
+"""The bytes of a row of results below which it has too few vectors for functions such as exp to be computed side by side."""
+
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
 
@@ -345,6 +348,8 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) ->
     for consumer in consumers:
         reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
         repeated = reads > block.spatial_size
+        if work > _MUCH and _is_turned_in_short_rows(consumer, block):
+            return False
         if consumer.is_reduction and repeated and not (decodes and reads <= _ROWS * block.spatial_size):
             return False
         if work > _CHEAP and (repeated or is_one_by_one(consumer)):
@@ -352,6 +357,17 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) ->
     if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
         return False
     return len(consumers) == 1 or work <= _CHEAP
+
+
+def _is_turned_in_short_rows(consumer: BlockInfo, block: BlockInfo) -> bool:
+    """Returns whether an element-wise stage reads a block across its rows, in rows of few vectors of its own.
+
+    Functions such as exp are computed there in vectors that are not full, and that wait for each other's results.
+    """
+    uses = [use for use in consumer.loads if any(use.buffer is store.buffer for store in block.stores)]
+    long = [consumer.extents[v] for v in consumer.spatial if consumer.extents[v] > 1]
+    short = bool(long) and long[-1] * block.itemsize < _SHORT_ROW
+    return short and not consumer.is_reduction and _is_turned(consumer, uses)
 
 
 def _comes_again(block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
@@ -379,10 +395,10 @@ def _is_half(block: BlockInfo) -> bool:
 
 @dataclass(frozen=True)
 class _Reads:
-    """How a stage reads: whether it is a transpose, how many places of arrays of several axes it reads, and how many of
-    all arrays with an axis.
+    """How a stage reads: whether it is a transpose, and at how many places.
 
-    What is inlined into it counts. A place that is read under a condition, as that of a padded array, counts as two.
+    ``places`` counts those of arrays of several axes, ``gathered`` those of all arrays with an axis. What is inlined into it
+    counts. A place that is read under a condition, as that of a padded array, counts as two.
     """
 
     turned: bool
