@@ -437,8 +437,11 @@ class _Splitter(ScopedTransform):
         return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
 
     def ends(self, loop: For, high: int, low: int, extent: int) -> Stmt | None:
-        """Return a loop in parts that has no iteration in which all checks hold: some fail before ``low``, others from
-        ``high`` on. None where that makes no parts, or where they do not follow one another."""
+        """Return a loop in parts where no iteration has all checks.
+
+        Some fail before ``low``, others from ``high`` on. None where that makes no parts, or where they do not follow one
+        another.
+        """
         if loop.kind != "serial" or max(high, low - high, extent - low) == extent:
             return None
         return self.parts(_edge(loop, 0, high), _edge(loop, high, low), _edge(loop, low, extent))
