@@ -378,6 +378,23 @@ def product_of_transposed(m: Match) -> Value | None:
     return _read_other_way(m, "transpose_a", m["x"], m["y"])
 
 
+@rule(
+    either(
+        op("dense", op("transpose", _x, bind="t"), _y, any_value("bias"), bind="product"),
+        op("dense", op("transpose", _x, bind="t"), _y, bind="product"),
+    )
+)
+def dense_of_transposed(m: Match) -> Value | None:
+    """A dense layer of a transposed matrix of floats reads that matrix as it lies, as other products do."""
+    attrs = m.node("product").attrs
+    if m["x"].ndim != 2 or axes_of(m.node("t")) != (1, 0) or not DType(m["x"].dtype).is_float:
+        return None
+    if "bias" in m and (m.out.dtype != m["x"].dtype or m.out.dtype not in ("float32", "float64")):
+        return None  # the bias is added before the sum is rounded
+    out = m.op("matmul", m["x"], m["y"], transpose_a=True, transpose_b=True, **attrs)
+    return m.op("add", out, m["bias"]) if "bias" in m else out
+
+
 def _read_other_way(m: Match, flag: str, a: Value, b: Value) -> Value | None:
     """Returns the product of ``a`` and ``b`` with ``flag`` turned over, when ``t`` exchanges the last two dimensions."""
     axes = axes_of(m.node("t"))
@@ -657,6 +674,7 @@ _MOVEMENT_RULES: tuple[Rule, ...] = (
     transpose_without_effect,
     product_with_transposed,
     product_of_transposed,
+    dense_of_transposed,
     slice_of_everything,
     slice_of_slice,
     slice_of_transpose,

@@ -264,17 +264,19 @@ class BlockInfo:
         number = _Numbers()
         found: dict[int, int] = {}
         for node in reversed(list(self._value_nodes())):  # operands first
-            if isinstance(node, Call):
-                row = OPERATIONS.get(node.op)
-                found[number(node)] = 1 if row is None else row.instructions
-            elif isinstance(node, CmpOp):
-                if reads_memory(node):
-                    found[number(node)] = 1
-            elif isinstance(node, BinaryOp) and not isinstance(node, LogicalOp):
-                found[number(node)] = 12 if isinstance(node, Div) else 1
-            elif isinstance(node, Expr):
-                number(node)
+            if isinstance(node, Expr):
+                found[number(node)] = _instructions(node)
         return max(1, sum(found.values()))
+
+    @cached_property
+    def chain(self) -> int:
+        """Returns how many of the :attr:`operations` of one instance follow one another at most."""
+        found: dict[int, int] = {}
+        for node in reversed(list(self._value_nodes())):
+            if isinstance(node, Expr):
+                below = max([found.get(id(child), 0) for child in node.children()], default=0)
+                found[id(node)] = below + _instructions(node)
+        return max(1, *found.values()) if found else 1
 
     def _value_nodes(self) -> Iterator[object]:
         for node in pre_order(self.block.body):
@@ -431,6 +433,18 @@ def factors_of(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, 
         out.append(divisor // below)
         below = divisor
     return tuple(reversed(out[:-1]))
+
+
+def _instructions(node: Expr) -> int:
+    """Returns the instructions of one node of a value, without those of its operands."""
+    if isinstance(node, Call):
+        row = OPERATIONS.get(node.op)
+        return 1 if row is None else row.instructions
+    if isinstance(node, CmpOp):
+        return int(reads_memory(node))
+    if isinstance(node, BinaryOp) and not isinstance(node, LogicalOp):
+        return 12 if isinstance(node, Div) else 1
+    return 0
 
 
 def copies(block: BlockInfo) -> bool:

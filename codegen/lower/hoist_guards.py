@@ -373,6 +373,9 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
             for i1 in T.unroll(8):
                 if n // 8 * 8 + i1 < n: f(n // 8 * 8 + i1)
 
+    Where some check fails in each iteration, as in the two tiles of a padded image, the first iterations and the last ones
+    are apart, too: with the value of ``i0``, checks on unrolled rows are known.
+
     A choice, such as that between the parts of a concatenation, splits a loop as well where it always falls on its second
     value: of 25 vectors of ``T.if_then_else(i < 67, A[i], B[i - 67])`` only the ninth chooses.
 
@@ -425,13 +428,23 @@ class _Splitter(ScopedTransform):
             return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
         low, high = max(0, plan.low or 0), extent if plan.high is None else min(extent, plan.high)
         if high <= low:
-            return self.without_choices(loop)
+            return self.ends(loop, max(0, high), min(low, extent), extent) or self.without_choices(loop)
         if loop.kind == "serial":
             return self.parts(_edge(loop, 0, low), _shortened(loop, low, high, main), _edge(loop, high, extent))
         tail = _edge_value(low, high, extent)
         edge = fresh_copy(loop.body, {} if tail is None else {var: const(tail, var.dtype)})
         condition = _full_condition(var, low or None, high if high < extent else None, None)
         return self.versions(loop.with_(body=IfThenElse(condition, main, edge)))
+
+    def ends(self, loop: For, high: int, low: int, extent: int) -> Stmt | None:
+        """Return a loop in parts where no iteration has all checks.
+
+        Some fail before ``low``, others from ``high`` on. None where that makes no parts, or where they do not follow one
+        another.
+        """
+        if loop.kind != "serial" or max(high, low - high, extent - low) == extent:
+            return None
+        return self.parts(_edge(loop, 0, high), _edge(loop, high, low), _edge(loop, low, extent))
 
     def until(self, loop: For, plan: _Plan, main: Stmt, *, again: bool) -> Stmt:
         """Return the iterations in which all checks hold, and those behind them: a branch where that is one.

@@ -389,6 +389,35 @@ def test_rows_at_both_ends_of_a_padded_image(rows: list[int | None], ahead: int,
         assert (room[size:] == 5.0).all(), n
 
 
+@pytest.mark.parametrize(("rows", "loops"), [(13, 0), (15, 0), (9, 1), (5, 1)])
+def test_tiles_of_which_none_is_whole_stand_apart(rows: int, loops: int) -> None:
+    """Of two tiles of a padded image one has the row above, the other one that below: no check depends on the tile."""
+    x, k = te.placeholder((26, 16), name="X"), te.reduce_axis((0, 3), name="k")
+    inside = lambda i, k: te.all(i + k >= 1, i + k < 27)  # noqa: E731
+    total = te.compute(
+        (26, 16),
+        lambda i, j: te.max(te.if_then_else(inside(i, k), x[i + k - 1, j], te.min_value("float32")), axis=k),
+        name="C",
+    )
+    sch = Schedule(te.create_prim_func([x, total]))
+    block = sch.get_block("C")
+    i, j, step = sch.get_loops(block)
+    i0, i1 = sch.split(i, [None, rows])
+    sch.reorder(i0, step, i1, j)
+    sch.unroll(i1)
+    sch.unroll(step)
+    sch.vectorize(j)
+    sch.decompose_reduction(block, step)
+    text = hoisted(sch.func)
+    choices = [line for line in text.splitlines() if "T.if_then_else" in line]
+    assert choices and not any("i_0" in line.split("T.if_then_else(")[1].split(",")[0] for line in choices)
+    assert text.count("for i_0") == loops
+    a, out = RNG.standard_normal((26, 16)).astype(np.float32), np.zeros((26, 16), np.float32)
+    tw.build(sch, ONE)(a, out)
+    padded = np.pad(a, ((1, 1), (0, 0)), constant_values=-np.inf)
+    np.testing.assert_array_equal(out, np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:]))
+
+
 def test_rows_that_some_steps_alone_store_keep_their_checks() -> None:
     """No check says for all steps where the rows end: behind those of all steps some store yet."""
     func = parse("""

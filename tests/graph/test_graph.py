@@ -188,6 +188,20 @@ def test_a_transpose_stays_alone_before_a_prefix_sum(op, count):
     np.testing.assert_allclose(build_graph(graph)(data), want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_dense_layer_reads_a_transposed_matrix_as_it_lies(biased):
+    rng = np.random.default_rng(0)
+    b = Builder("f")
+    x, w = b.input("x", (7, 13)), b.input("w", (5, 7))
+    bias = [b.constant(whole(rng, 5))] if biased else []
+    graph = b.graph([b.op("dense", b.op("transpose", x, axes=(1, 0)), w, *bias)])
+    made = build_graph(graph)
+    a, c = whole(rng, 7, 13), whole(rng, 5, 7)
+    want = a.T @ c.T + (next(iter(graph.constants.values())) if biased else 0)
+    np.testing.assert_array_equal(made(a, c), want)
+    assert len(made.steps) == 1
+
+
 @pytest.mark.parametrize(("axes", "count"), [((0, 2, 1), 2), ((1, 0, 2), 1), ((2, 0, 1), 2), (None, 2)])
 def test_a_transpose_that_moves_the_last_axis_stays_alone_before_rows(axes, count):
     b = Builder("f")

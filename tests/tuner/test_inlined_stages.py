@@ -195,6 +195,54 @@ def test_one_gather_takes_the_place_of_several(rows, arrays, stored):
     np.testing.assert_array_equal(found, (a + (b if arrays == 2 else np.float32(1)))[np.clip(at, 0, 8)])
 
 
+@pytest.mark.parametrize("rows", [9, 5])
+def test_one_gather_takes_the_place_of_several_along_one_axis(rows):
+    """So is a concatenation of vectors of which more than half is gathered."""
+    x, y = te.placeholder((4,), name="x"), te.placeholder((5,), name="y")
+    t = te.placeholder((rows,), "int32", name="t")
+    made = te.compute((9,), lambda i: te.if_then_else(i < 4, x[i], y[i - 4]), name="made")
+    out = te.compute((rows,), lambda i: made[te.min(te.max(t[i], 0), 8)], name="out")
+    func = te.create_prim_func([x, y, t, out])
+    assert "made" not in Space(func, WIDE).inlined
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal(4).astype(np.float32), rng.standard_normal(5).astype(np.float32)
+    at, found = rng.integers(-3, 12, rows).astype(np.int32), np.zeros(rows, np.float32)
+    interpret(default_schedule(func, WIDE).func, a, b, at, found)
+    np.testing.assert_array_equal(found, np.concatenate([a, b])[np.clip(at, 0, 8)])
+
+
+@pytest.mark.parametrize("costly", [True, False])
+def test_what_several_stages_read_is_stored_when_the_stages_inlined_into_it_are_costly(costly):
+    """A softmax reads its rows twice. The stage in front of it is cheap, the one before that may not be."""
+    x, y = te.placeholder((3, 20), name="x"), te.placeholder((3, 20), name="y")
+    first = te.compute((3, 20), lambda i, j: te.exp(x[i, j]) if costly else -x[i, j], name="first")
+    added = te.compute((3, 20), lambda i, j: first[i, j] + y[i, j], name="added")
+    func = te.create_prim_func([x, y, te.ops.softmax(added)])
+    inlined = Space(func, WIDE).inlined
+    assert "first" in inlined and ("added" not in inlined) == costly
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((3, 20)).astype(np.float32) for _ in range(2))
+    found = np.zeros((3, 20), np.float32)
+    interpret(default_schedule(func, WIDE).func, a, b, found)
+    e = np.exp(((np.exp(a) if costly else -a) + b).astype(np.float64))
+    np.testing.assert_allclose(found, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "costly", "stored"), [((12, 40), 1, True), ((128, 40), 1, False), ((12, 40), 0, False)]
+)
+def test_functions_are_computed_in_whole_vectors_before_they_are_turned(shape, costly, stored):
+    """Rows of the transpose that hold few vectors would compute a function such as softplus in parts of vectors."""
+    x = te.placeholder(shape, name="x")
+    made = te.ops.softplus(x) if costly else te.ops.negative(x)
+    func = te.create_prim_func([x, te.ops.transpose(made)])
+    assert (len(Space(func, WIDE).inlined) == 0) == stored
+    a = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    found = np.zeros(shape[::-1], np.float32)
+    interpret(default_schedule(func, WIDE).func, a, found)
+    np.testing.assert_allclose(found, (np.logaddexp(0, a) if costly else -a).T, rtol=1e-5)
+
+
 @pytest.mark.parametrize("shift", [0, 1])
 def test_repeated_copies_are_inlined_where_axes_can_be_split(shift):
     """Into what reads them element by element always; into a sum, where each index is an axis of it."""

@@ -11,7 +11,8 @@ from tilewright.tuner.cost.machine_model import MachineModel
 from tilewright.tuner.cost.walker import Walk, WalkedLoop, added, chain_factor
 from tilewright.tuner.program import ProgramInfo
 
-MACHINE = MachineModel.of(tw.Target("llvm -mcpu=x86-64-v4 -num-cores=1"))
+MACHINE_TARGET = tw.Target("llvm -mcpu=x86-64-v4 -num-cores=1")
+MACHINE = MachineModel.of(MACHINE_TARGET)
 LANES = 4
 
 
@@ -143,6 +144,42 @@ def test_many_sums_hide_the_latency_and_a_short_reduction_shares_it():
     far = chain_factor(sums, np.full(5, 1e6), MACHINE)
     assert np.all(np.diff(far) < 0) and far[-1] < 1.01 and far[0] == pytest.approx(8.0, rel=0.01)
     assert chain_factor(sums[:1], np.array([10.0]), MACHINE) < 2
+
+
+def test_functions_that_follow_one_another_are_a_chain():
+    x, y = te.placeholder((64,), name="x"), te.placeholder((64,), name="y")
+    one, _ = block_of(x, te.compute((64,), lambda i: te.exp(x[i])))
+    beside, _ = block_of(x, y, te.compute((64,), lambda i: te.exp(x[i]) + te.exp(y[i])))
+    behind, _ = block_of(x, te.compute((64,), lambda i: te.exp(te.exp(x[i]))))
+    assert one.chain == one.operations
+    assert beside.operations == 2 * one.operations + 1 and beside.chain == one.chain + 1
+    assert behind.chain == behind.operations == 2 * one.operations
+
+
+def test_vectors_side_by_side_hide_how_long_functions_wait():
+    x = te.placeholder((4096,), name="x")
+    block, axes = block_of(x, te.compute((4096,), lambda i: te.log1p(te.exp(te.sin(x[i])))))
+    width = LANES * np.array([1.0, 2.0, 4.0, 8.0])
+    (axis,) = axes.values()
+    loops = [WalkedLoop(axis, width, written_out=True), WalkedLoop(axis, 4096 / width)]
+    found = Walk(block, MACHINE, loops, 4, vector=axis, lanes=LANES).latency
+    assert np.all(np.diff(found) <= 0) and found[0] > 1.5 and found[-1] == 1.0
+    short, axes = block_of(x, te.compute((4096,), lambda i: x[i] * 2.0 + 1.0))
+    (axis,) = axes.values()
+    loops = [WalkedLoop(axis, width, written_out=True), WalkedLoop(axis, 4096 / width)]
+    assert np.all(Walk(short, MACHINE, loops, 4, vector=axis, lanes=LANES).latency == 1.0)
+
+
+@pytest.mark.parametrize("size", [(65536,), (12, 130, 66)])
+def test_long_functions_take_several_vectors(size):
+    """Also where vectors one by one would leave no part at the end."""
+    x = te.placeholder(size, name="x")
+    func = te.create_prim_func([x, te.ops.softplus(te.ops.erf(x))])
+    space = tw.tuner.Space(func, MACHINE_TARGET)
+    (sketch,) = space.sketches
+    rows = sketch.all_rows()
+    best = rows[sketch.score(rows)[1].argmin()]
+    assert best[0] == 4
 
 
 def test_candidates_are_walked_together_as_they_are_alone():

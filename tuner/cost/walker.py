@@ -67,6 +67,10 @@ _OPERATIONS_OF_A_VALUE, _TOLERATED = 12.0, 2.0
 """After how many operations of a function one more value of a vector is in hand, and how many values more than registers do
 no harm, because the compiler puts operations in another order."""
 
+_IN_A_ROW = 0.7
+"""The share of the operations of a function such as exp that follow one another. The steps of its polynomials do; constants,
+signs and the cases at its ends do not."""
+
 _FILLING = 4.0
 """The rows whose sums fill the waiting of one that is added up; more are too many for what a processor begins ahead."""
 
@@ -296,10 +300,18 @@ class Walk:
 
     @cached_property
     def latency(self) -> np.ndarray:
-        """Returns by what factor the sums of the body take longer than the pipes need."""
-        if not self.block.is_reduction:
-            return np.ones(self.rows)
+        """Returns by what factor the sums of the body take longer than the pipes need.
+
+        The operations of a long element, such as exp, wait for each other as well: those of its polynomials, of which
+        ``_IN_A_ROW`` follow one another.
+        """
         vectors, broadcasts = self.loads
+        if not self.block.is_reduction:
+            if not self._is_long:
+                return np.ones(self.rows)
+            chains = self.instances * self.block.operations / (_IN_A_ROW * self.block.chain)
+            instructions = self.instances * self.block.operations + vectors + broadcasts
+            return np.maximum(1.0, chain_factor(chains, instructions, self.machine) - _UNEVEN)
         return chain_factor(self.sums, self.within * (self.instances + vectors + broadcasts), self.machine)
 
     @cached_property

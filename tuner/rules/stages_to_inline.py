@@ -37,6 +37,9 @@ _READERS_OF_HALVES = 2
 """The number of stages up to which each may compute a result of float16 or bfloat16 again. A result is rounded to 16 bits
 and converted back, which takes longer than a cheap operation and longer than to load it."""
 
+_SHORT_ROW = 256
+"""The bytes of a row of results below which it has too few vectors for functions such as exp to be computed side by side."""
+
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
 
@@ -76,7 +79,7 @@ def blocks_to_inline(program: ProgramInfo, weighed: Mapping[BlockInfo, bool] | N
         decodes = (
             0 < 2 * read <= block.stores[0].buffer.dtype.bits and len(block.spatial) > 1 if block.stores else False
         )
-        if (weigh or _inline(program, block, decodes)) and isinstance(block.block.body, BufferStore):
+        if (weigh or _inline(program, block, decodes, mine)) and isinstance(block.block.body, BufferStore):
             added = {use.buffer: inlined_length(block.block.body.value, set(block.axes), text) for use in block.stores}
             if weigh or _stays_small(program, block, mine, lengths, text, added):
                 out.append(block.name)
@@ -324,9 +327,10 @@ def paddings_to_inline(program: ProgramInfo) -> list[str]:
     return out
 
 
-def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
+def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) -> bool:
     """Returns whether to inline a stage. ``decodes``: it widens what it reads element by element, as weights of 8 bits
-    are; to store it takes several times the traffic of what it reads."""
+    are; to store it takes several times the traffic of what it reads. ``work``: the operations of an element, with those
+    of the stages that were inlined into it."""
     consumers = program.consumers(block)
     if not _is_between(program, block, consumers):
         return False
@@ -335,7 +339,7 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
         return bool(parts[0] == "taken")
     if program.other_writers(block):
         return False
-    if copies(block) and all(use.affine for use in block.loads):
+    if copies(block) and all(use.affine for use in block.loads) and (work <= _CHEAP or len(consumers) == 1):
         return True
     if copies(block) and any(consumer.is_reduction for consumer in consumers):
         return _comes_again(block, consumers)
@@ -344,13 +348,26 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool) -> bool:
     for consumer in consumers:
         reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
         repeated = reads > block.spatial_size
+        if work > _MUCH and _is_turned_in_short_rows(consumer, block):
+            return False
         if consumer.is_reduction and repeated and not (decodes and reads <= _ROWS * block.spatial_size):
             return False
-        if block.operations > _CHEAP and (repeated or is_one_by_one(consumer)):
+        if work > _CHEAP and (repeated or is_one_by_one(consumer)):
             return False
     if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
         return False
-    return len(consumers) == 1 or block.operations <= _CHEAP
+    return len(consumers) == 1 or work <= _CHEAP
+
+
+def _is_turned_in_short_rows(consumer: BlockInfo, block: BlockInfo) -> bool:
+    """Returns whether an element-wise stage reads a block across its rows, in rows of few vectors of its own.
+
+    Functions such as exp are computed there in vectors that are not full, and that wait for each other's results.
+    """
+    uses = [use for use in consumer.loads if any(use.buffer is store.buffer for store in block.stores)]
+    long = [consumer.extents[v] for v in consumer.spatial if consumer.extents[v] > 1]
+    short = bool(long) and long[-1] * block.itemsize < _SHORT_ROW
+    return short and not consumer.is_reduction and _is_turned(consumer, uses)
 
 
 def _comes_again(block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
@@ -378,30 +395,36 @@ def _is_half(block: BlockInfo) -> bool:
 
 @dataclass(frozen=True)
 class _Reads:
-    """How a stage reads: whether it is a transpose, and how many places of arrays of several axes it reads.
+    """How a stage reads: whether it is a transpose, and at how many places.
 
-    What is inlined into it counts. A place that is read under a condition, as that of a padded array, counts as two.
+    ``places`` counts those of arrays of several axes, ``gathered`` those of all arrays with an axis. What is inlined into it
+    counts. A place that is read under a condition, as that of a padded array, counts as two.
     """
 
     turned: bool
     places: int
+    gathered: int
 
     @staticmethod
     def of(block: BlockInfo, loads: Sequence[Use], inlined: Mapping[Buffer, _Reads]) -> _Reads:
         by_buffer: dict[Buffer, list[Use]] = {}
         for use in loads:
             by_buffer.setdefault(use.buffer, []).append(use)
-        one = _Reads(False, 1)
+        one = _Reads(False, 1, 1)
         inner = {buffer: inlined.get(buffer, one) for buffer in by_buffer}
-        wide = {
-            buffer: uses
+        axes = {
+            buffer: max([sum(block.extents[v] > 1 for v in use.axes() if v in block.extents) for use in uses])
             for buffer, uses in by_buffer.items()
-            if any(sum(block.extents[v] > 1 for v in use.axes() if v in block.extents) > 1 for use in uses)
         }
-        places = sum([_places(uses) * inner[buffer].places for buffer, uses in wide.items()])
-        if wide and any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body)):
-            places = max(places, 2)
-        return _Reads(_is_turned(block, loads) or any(r.turned for r in inner.values()), max(places, 1))
+        conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
+
+        def places(fewest: int, of: str) -> int:
+            """Returns the places of the arrays that are read along ``fewest`` axes or more."""
+            counts = [_places(uses) * getattr(inner[b], of) for b, uses in by_buffer.items() if axes[b] >= fewest]
+            return max(sum(counts), 2 if counts and conditional else 1)
+
+        turned = _is_turned(block, loads) or any(r.turned for r in inner.values())
+        return _Reads(turned, places(2, "places"), places(1, "gathered"))
 
 
 def _turns_several_places(
@@ -427,12 +450,12 @@ def _turns_several_places(
 def _gathers_more(program: ProgramInfo, block: BlockInfo, reads: _Reads) -> bool:
     """Returns whether one gather of what a stage stores takes the place of several.
 
-    It is stored where it reads several arrays or places, and another stage reads it at indices from memory, as often as it
-    has elements. A stage that gathers a part of it computes that part alone.
+    It is stored where it reads several arrays or places, and another stage reads it at indices from memory, at least half
+    as often as it has elements. A stage that gathers a small part of it computes that part alone.
     """
     stored = {use.buffer for use in block.stores}
-    return reads.places > 1 and any(
-        consumer.spatial_size * consumer.reduce_size >= block.spatial_size
+    return reads.gathered > 1 and any(
+        2 * consumer.spatial_size * consumer.reduce_size >= block.spatial_size
         and any(use.buffer in stored and not use.affine for use in consumer.loads)
         for consumer in program.consumers(block)
     )

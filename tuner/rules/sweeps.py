@@ -538,6 +538,10 @@ def _vectors_of_a_period(block: BlockInfo, axes: Sequence[Var], lanes: int) -> i
     return period // lanes if period <= _LONGEST_PERIOD * lanes else 0
 
 
+_SIDE_BY_SIDE, _CHAINED = 4, 32
+"""The vectors that hide how long the operations of an element wait for each other, where there are more of these than 32."""
+
+
 def _whole_periods(unit: int) -> list[int]:
     """Returns numbers of vectors that an iteration may take, all of which are multiples of ``unit``."""
     return sorted({unit * max(1, n // unit) for n in (1, 2, 4, 8)})
@@ -582,6 +586,8 @@ class ElementwisePart(Part):
             self.flat and len(block.spatial) > 1
         ) or self.together > 1:  # without a part that is left, if there are such
             even = tuple([v for v in vectors if self.inner % (v * self.lanes) == 0])
+            if self.flat and even and even[-1] < _SIDE_BY_SIDE and block.operations > _CHAINED:
+                even = vectors  # a part is left
             vectors = even or (vectors if self.flat else (math.ceil(self.inner / self.lanes),))
         if self.copies and self.across is not None:
             self.joined = self._neighbours(self.across)
