@@ -622,7 +622,7 @@ def minimum_of_positive(m: Match) -> Value | None:
     negative the maximum is then all that is computed. For floats, and sizes above 0.
     """
     reduction = m.node("min")
-    (x,), attrs = reduction.inputs, reduction.attrs
+    (x,), attrs = list(reduction.given), reduction.attrs
     axes = range(x.ndim) if attrs.get("axis") is None else axes_without_negatives(attrs["axis"], x.ndim)
     whole = axes is not None and all(isinstance(x.shape[n], int) and x.shape[n] > 0 for n in axes)
     if not whole or attrs.get("initial") is not None or not np.all(m.numbers("c") <= 0):

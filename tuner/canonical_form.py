@@ -228,7 +228,9 @@ def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None) -> None:
 def _copy_what_is_far(sch: Schedule, block: BlockInfo, turned: list[str]) -> None:
     """Let a reduction read copies, in the order of its axes, of inputs that vectors of results would gather."""
     near = _nearest(block)
-    for use in [] if near is None else _far_from_results(block, near):
+    if near is None:
+        return
+    for use in _far_from_results(block, near):
         axes = [v for v in block.axes if v in use.axes()]
         before = sch.copy()
         try:
