@@ -102,14 +102,14 @@ def transformer(tokens=8, width=32, heads=4, blocks=2):
     x = "x"
 
     def parted(v, axes):
-        return n.add("Transpose", n.add("Reshape", v, n.ints(1, tokens, heads, d)), perm=axes)
+        return n.add("Transpose", n.add("Reshape", v, n.ints(0, tokens, heads, d)), perm=axes)
 
     for _ in range(blocks):
         q, v = [parted(n.linear(x, width, width), [0, 2, 1, 3]) for _ in range(2)]
         k = parted(n.linear(x, width, width), [0, 2, 3, 1])
         scores = n.add("Div", n.add("MatMul", q, k), n.number(math.sqrt(d)))
         seen = n.add("MatMul", n.add("Softmax", n.add("Add", scores, "mask"), axis=-1), v)
-        joined = n.add("Reshape", n.add("Transpose", seen, perm=[0, 2, 1, 3]), n.ints(1, tokens, width))
+        joined = n.add("Reshape", n.add("Transpose", seen, perm=[0, 2, 1, 3]), n.ints(0, tokens, width))
         x = n.layer_norm(n.add("Add", n.linear(joined, width, width), x), width)
         y = n.linear(n.gelu(n.linear(x, width, 4 * width)), 4 * width, width)
         x = n.layer_norm(n.add("Add", y, x), width)
