@@ -253,7 +253,11 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
     run = math.prod(extents[-joined:])
     if short:  # one vector, of which the row may leave lanes out
         last, extent = fuse_all(sch, loops), 1 << (size - 1).bit_length()
-    elif extent % width and extent < 2 * width and extent < run and _is_long(run, width, short=extent < sweep.lanes):
+    elif (
+        extent % width
+        and extent < min(2 * width, run)
+        and (run % width == 0 or (extent < sweep.lanes and run >= width))
+    ):
         fixed = width % extent == 0 or (extent < sweep.lanes and run <= 4 * width)  # each lane knows its place
         if fixed or not BlockInfo(realize_of(sch, name)).computes_with_reduced:
             last, extent = fuse_all(sch, loops[-joined:]), run  # short axes are joined, so vectors stay full
@@ -273,14 +277,6 @@ def _in_a_run(sch: Schedule, name: str) -> int:
     while count < len(block.reduce) and _lie_in_line(block, block.reduce[-count - 1 :], block.loads):
         count += 1
     return count
-
-
-_LONG_RUN = 4
-"""The iterations over a run of axes from which on the last one may be incomplete; of axes shorter than a vector one is enough."""
-
-
-def _is_long(run: int, width: int, *, short: bool) -> bool:
-    return run % width == 0 or run >= (1 if short else _LONG_RUN) * width
 
 
 def _lie_in_line(block: BlockInfo, axes: Sequence[Var], uses: Sequence[Use]) -> bool:
