@@ -44,7 +44,7 @@ def bring_into_canonical_form(
     """
     compute_once(sch, of)
     _split_divided_axes(sch, _by_numbers, of)
-    _copy_what_is_gathered(sch, turned)
+    _copy_what_is_gathered(sch, turned, of)
     _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
@@ -159,9 +159,9 @@ def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
         before = sch.copy()
         try:
             sch.transform_block_layout(block.name, IndexMap(tuple(indices.values()), tuple(moved)))
-            if of is not None:
-                sch.trace.apply_to_schedule(of.copy())
-        except (ScheduleError, TraceError):
+        except ScheduleError:
+            continue
+        if not _applies_to(sch, of):
             sch.restore(before)
 
 
@@ -179,7 +179,7 @@ _REUSE_TURNED = 4
 """The same for a copy of a whole array that is turned: without it vectors of its elements are gathered."""
 
 
-def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None) -> None:
+def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None, of: Schedule | None) -> None:
     """Let reductions read a copy of what they read at indices that are not affine.
 
     It is laid out by the axes. Where that would be too large, the whole array is copied instead, with the dimension of the
@@ -222,11 +222,15 @@ def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None) -> None:
             except ScheduleError:
                 sch.restore(before)
         if turned is not None and across is None:
-            _copy_what_is_far(sch, next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name), turned)
+            again = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
+            _copy_what_is_far(sch, again, turned, of)
 
 
-def _copy_what_is_far(sch: Schedule, block: BlockInfo, turned: list[str]) -> None:
-    """Let a reduction read copies, in the order of its axes, of inputs that vectors of results would gather."""
+def _copy_what_is_far(sch: Schedule, block: BlockInfo, turned: list[str], of: Schedule | None) -> None:
+    """Let a reduction read copies, in the order of its axes, of inputs that vectors of results would gather.
+
+    That has to apply to ``of`` as well, the function of symbolic sizes, whose axes of one value are not left out.
+    """
     near = _nearest(block)
     if near is None:
         return
@@ -236,8 +240,12 @@ def _copy_what_is_far(sch: Schedule, block: BlockInfo, turned: list[str]) -> Non
         try:
             copy = sch.reindex(block.name, ("read", use.buffer.name))
             _put_last(sch, copy, len(axes), axes.index(near))
-            turned.append(block.name)
         except ScheduleError:
+            sch.restore(before)
+            continue
+        if _applies_to(sch, of):
+            turned.append(block.name)
+        else:
             sch.restore(before)
 
 
@@ -324,7 +332,7 @@ def _far_from_results(block: BlockInfo, near: Var) -> list[Use]:
     """
     moving = [use for use in block.loads if use.step(near) != 0]
     far = [use for use in moving if use.step(near) is None or abs(use.step(near) or 0) > NEAR]
-    if not far or not all(use.affine for use in far) or (len(moving) == 1 and far[0].plain):
+    if not far or not all(use.affine for use in far) or (len(moving) == 1 and _is_straight(far[0])):
         return []
     work = math.prod(block.extents.values())
     places = [sum(other.buffer is use.buffer for other in block.loads) for use in far]
@@ -332,7 +340,12 @@ def _far_from_results(block: BlockInfo, near: Var) -> list[Use]:
     return far if all(n == 1 and size * _REUSE_TURNED <= work for n, size in zip(places, sizes, strict=True)) else []
 
 
-def turn_results(sch: Schedule) -> bool:
+def _is_straight(use: Use) -> bool:
+    """Returns whether each index counts one axis upwards, or is a constant."""
+    return all(dim is not None and len(dim) <= 1 and set(dim.values()) <= {1} for dim in use.dims)
+
+
+def turn_results(sch: Schedule, of: Schedule | None = None) -> bool:
     """Let reductions that gather along neighbouring results compute these in another order, in which they read what lies in line.
 
     Another stage brings the results into their order. Returns whether there are such reductions.
@@ -365,7 +378,7 @@ def turn_results(sch: Schedule) -> bool:
             found = True
         except ScheduleError:
             sch.restore(before)
-    return found
+    return found and _applies_to(sch, of)
 
 
 def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:
@@ -380,11 +393,22 @@ def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:
     return alone and not looked_up and bool(divisors_of(block)[block.axes.index(axis)])
 
 
-def write_in_order(sch: Schedule) -> ProgramInfo:
+def _applies_to(sch: Schedule, of: Schedule | None) -> bool:
+    """Returns whether the steps apply to ``of`` as well, the function of symbolic sizes whose example this is."""
+    if of is not None:
+        try:
+            sch.trace.apply_to_schedule(of.copy())
+        except (ScheduleError, TraceError):
+            return False
+    return True
+
+
+def write_in_order(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
     """Let element-wise stages run through their results as these lie in memory; returns the program that results.
 
     Copies that are laid out anew for a reduction are written across their loops until then.
     """
+    written_across, changed = sch.copy(), False
     for block in ProgramInfo(sch.func).blocks:
         if block.is_reduction or block.keeps_order or block.obstacle is not None or len(block.stores) != 1:
             continue
@@ -397,8 +421,11 @@ def write_in_order(sch: Schedule) -> ProgramInfo:
         before = sch.copy()
         try:
             sch.transform_block_layout(block.name, IndexMap(block.axes, order))
+            changed = True
         except ScheduleError:
             sch.restore(before)
+    if changed and not _applies_to(sch, of):
+        sch.restore(written_across)
     return ProgramInfo(sch.func)
 
 

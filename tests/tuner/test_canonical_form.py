@@ -581,3 +581,18 @@ def test_results_are_computed_in_the_order_of_what_is_read(followed):
     for sketch in turned[:2]:
         made = space.schedule(sketch, [int(x) for x in space.best_rows(sketch, 1)[0]])
         np.testing.assert_array_equal(values_of(made.func, a, b, out=(6, 32, 40)), want)
+
+
+def test_copies_that_only_the_example_takes_are_not_made():
+    """At example sizes an axis of one value is left out of the copy, and the steps would not apply to all sizes."""
+    n = tw.tir.Var("n", "int64")
+    A, B = te.placeholder((1, 8, 24, n), name="A"), te.placeholder((1, n, 12, 24), name="B")
+    r = te.reduce_axis((0, 24), name="r")
+    out = te.compute((1, 8, 12, n), lambda u, i, j, b: te.sum(A[u, i, r, n - 1 - b] * B[u, b, j, r], axis=r), name="C")
+    made = plan([A, B, out], target=WIDE)
+    assert "does not apply" not in made.origin and "as written" not in made.origin
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-4, 5, (1, 8, 24, 19)).astype("float32"), rng.integers(-4, 5, (1, 19, 12, 24)).astype("float32")
+    result = np.full((1, 8, 12, 19), np.nan, "float32")
+    made.compile()(a, b, result)
+    np.testing.assert_array_equal(result[0], np.einsum("irb,bjr->ijb", a[0, :, :, ::-1], b[0]))

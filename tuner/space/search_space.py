@@ -105,20 +105,20 @@ class Space:
         if changed:
             self.inlined += _in_form_again(base, before, of, self._multiplied, turned)
         again = len(base.trace.insts) > len(undivided.trace.insts)
-        self.program = write_in_order(base)
+        self.program = write_in_order(base, of)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         apart_by_sizes = of is not None and divides_by_sizes(of.func)  # vectors would divide by a size in each lane
         if again and not apart_by_sizes:
-            program = write_in_order(undivided)
+            program = write_in_order(undivided, of)
             other = self._group(Variant(undivided, ""), program, apart)
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
                 self.variants, self.program, base, changed = [other], program, undivided, False
         if turned:
             plain = self._without_copies(of)
             ordered = plain.copy()
-            self.variants.append(self._group(Variant(plain, "_gathered"), write_in_order(plain), apart))
-            if turn_results(ordered):
-                self.variants.append(self._group(Variant(ordered, "_turned"), write_in_order(ordered), apart))
+            self.variants.append(self._group(Variant(plain, "_gathered"), write_in_order(plain, of), apart))
+            if turn_results(ordered, of):
+                self.variants.append(self._group(Variant(ordered, "_turned"), write_in_order(ordered, of), apart))
         self.variants += self._measured_only(alone, apart, base)
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
