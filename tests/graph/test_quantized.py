@@ -135,7 +135,7 @@ def test_products_less_a_zero_point_of_the_call(op, shape, weight, attrs, batch)
     assert not any(math.prod(d.shape) > 4096 for d in prepare(g).constants.values())  # no image of sums
     data = rng.integers(0, 256, shape).astype(np.uint8)
     built = tw.build(g, "native -num-cores=1", **({"bounds": {"n": 4}} if batch == "symbol" else {}))
-    for z in (0, 1, 128, 255):
+    for z in (0, 1, 128, 255) if data.size < 2000 else (128,):  # the interpreter takes long
         given = data, np.array(z, np.uint8)
         np.testing.assert_array_equal(built(*given), evaluate(g, *given)[0])
 
