@@ -139,7 +139,14 @@ def loop(
             raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
         bounded = trips is not None and (not isinstance(limit, int) or limit <= LARGEST_TABLE)
         most = limit if bounded else LONGEST_LOOP
-        return [*_counted_loop(builder, label, body, trips, condition, tensors, run, number_of_rows, most)]
+        try:
+            return [*_counted_loop(builder, label, body, trips, condition, tensors, run, number_of_rows, most)]
+        except (OnnxError, GraphError) as error:
+            if unknown is None:
+                raise
+            del builder.nodes[before:]
+            what = f"{label}: data say how often it runs, and its iterations differ"
+            raise NeedsConstant(what, unknown, nodes=builder.nodes) from error
     ends = _open_loop(builder, label, body, trips, condition, tensors, run)[1:]
     return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
 
