@@ -431,10 +431,8 @@ def write_in_order(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
 
 def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
     """Lay the buffer of a copy out with its dimension ``place`` last."""
-    names = [f"i{n}" for n in range(rank)]
-    order = [*names[:place], *names[place + 1 :], names[place]]
-    if order != names:
-        sch.transform_layout(copy, ("write", 0), f"lambda {', '.join(names)}: ({', '.join(order)},)")
+    if place != rank - 1:
+        sch.transform_layout(copy, ("write", 0), _permutation([*[n for n in range(rank) if n != place], place]))
 
 
 def _permutation(order: Sequence[int]) -> str:

@@ -67,8 +67,10 @@ def realize_of(sch: Schedule, name: str) -> BlockRealize:
 
 
 def loops_within(sch: Schedule, block: Any, outer: Any) -> list[Any]:
-    """Returns the loops above ``block`` that lie inside the loop ``outer``."""
+    """Returns the loops above ``block`` that lie inside the loop ``outer``; all of them where that is None."""
     loops = sch.get_loops(block)
+    if outer is None:
+        return list(loops)
     return list(loops[next(n for n, loop in enumerate(loops) if loop is outer) + 1 :])
 
 

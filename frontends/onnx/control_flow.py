@@ -139,8 +139,10 @@ def loop(
             raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
         bounded = trips is not None and (not isinstance(limit, int) or limit <= LARGEST_TABLE)
         most = limit if bounded else LONGEST_LOOP
-        try:
-            return [*_counted_loop(builder, label, body, trips, condition, tensors, run, number_of_rows, most)]
+        try:  # a first loop finds how often the condition holds, a second one stacks that many rows
+            runs, *ends = _open_loop(builder, label, body, trips, condition, tensors, run)
+            made = _kept_loop(builder, label, body, number_of_rows(runs, most), tensors, run, goes_on=True)
+            return [*ends, *made[len(ends) :]]
         except (OnnxError, GraphError) as error:
             if unknown is None:
                 raise
@@ -182,28 +184,6 @@ def _no_rows(builder: Builder, label: str, body: Any, values: Sequence[Item], ru
     del builder.nodes[before:]
     rows = _tensors(made[1 + len(values) :], label)
     return [builder.op("broadcast_to", builder.constant(0, "c", v.dtype), shape=(0, *v.shape)) for v in rows]
-
-
-def _counted_loop(
-    builder: Builder,
-    label: str,
-    body: Any,
-    trips: Item | None,
-    condition: Item | None,
-    values: Sequence[Value],
-    run: Body,
-    number_of_rows: Callable[[Value, Any], Any],
-    most: Any,
-) -> list[Value]:
-    """Returns the results of a loop that stacks rows, as many as data say, at most ``most``.
-
-    A first loop finds how often the condition holds. A second one makes that many iterations, and so knows how many rows
-    it stacks.
-    """
-    count, *ends = _open_loop(builder, label, body, trips, condition, values, run)
-    limit = number_of_rows(count, most)
-    made = _kept_loop(builder, label, body, limit, values, run, goes_on=True)
-    return [*ends, *made[len(ends) :]]
 
 
 def _kept_loop(

@@ -50,15 +50,12 @@ class NestAccess:
         """Returns whether rows end within a cache line, so that it matters that the next one begins there."""
         return len(self.shape) == len(self.dims) > 1 and self.shape[-1] * self.itemsize % 64 > 0
 
-    @property
+    @cached_property
     def most(self) -> tuple[float, ...]:
         """Returns the elements of each dimension, infinity where they are not known."""
-        known = len(self.shape) == len(self.dims)
-        return (
-            tuple([extent if extent > 1 else math.inf for extent in self.shape])
-            if known
-            else (math.inf,) * len(self.dims)
-        )
+        if len(self.shape) != len(self.dims):
+            return (math.inf,) * len(self.dims)
+        return tuple([extent if extent > 1 else math.inf for extent in self.shape])
 
     def axes(self) -> set[Hashable]:
         """Returns the axes that the access's indices depend on."""

@@ -26,7 +26,7 @@ from ..cost.cost_features import Costs, ceil_div, up_to
 from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, worth_threads
 from ..cost.walker import Walk, WalkedLoop, most
-from ..loop_steps import by_lanes, fuse_all, loops_of_axis, loops_within, unroll_factor
+from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, unroll_factor
 from ..program import BlockInfo, Use
 from .schedule_rule import Decision, Part
 
@@ -40,7 +40,7 @@ def reduce_short_results(
     """
     block = sch.get_block(block) if isinstance(block, str) else block
     loops = list(sch.get_loops(block))
-    size = math.prod(sch.get(loop).extent.value for loop in loops[rank - 1 : rank])
+    size = extent_of(sch, loops[rank - 1])
     partial = by_lanes(sch, block, fuse_all(sch, loops[rank:][-joined:]), steps, rank - 1)
     around = None
     if rank > 1:
@@ -49,20 +49,20 @@ def reduce_short_results(
         if shared:
             sch.parallel(around)
         sch.compute_at(partial, around, preserve_unit_loops=True)
-    inside = list(sch.get_loops(partial)) if around is None else loops_within(sch, partial, around)
+    inside = loops_within(sch, partial, around)
     (step,), (near,) = [loops_of_axis(sch, partial, inside, axis) for axis in (0, rank)]
     reduced = [loop for loop in inside if loop is not step and loop is not near]
     sch.reorder(*reduced, step, near)
     vectors, lane = sch.split(sch.fuse(step, near), [None, lanes])
     init = sch.decompose_reduction(partial, reduced[0])
     unroll_factor(sch, reduced[-1], unroll)
-    within = list(sch.get_loops(init)) if around is None else loops_within(sch, init, around)
+    within = loops_within(sch, init, around)
     for vector, last in ((vectors, lane), (within[-2], within[-1])):
         sch.unroll(vector)
         sch.vectorize(last)
     sch.set_scope(partial, 0, "local")
     sch.transform_layout(partial, ("write", 0), lambda *index: [*index[:-2], index[-2] * size + index[-1]])
-    ends = list(sch.get_loops(block)) if around is None else loops_within(sch, block, around)
+    ends = loops_within(sch, block, around)
     near, step = ends[-2:]
     sch.reorder(step, near)
     sch.decompose_reduction(block, step)

@@ -297,7 +297,7 @@ _FEWEST_LANES = 4
 def _finish(sch: Schedule, stage: _Stage, at: Any, sweep: RowSweep, *, is_last: bool) -> Any:
     """Vectorize a stage; returns its innermost serial loop over a row, or None."""
     block, kind = stage.block, stage.kind
-    loops = loops_within(sch, block, at) if at is not None else list(sch.get_loops(block))
+    loops = loops_within(sch, block, at)
     first = int(kind in ("partial", "finish"))  # their axis 0 are the lanes of the partial results
     rows = [loop for axis in range(first, first + sweep.rank) for loop in loops_of_axis(sch, block, loops, axis)]
     inside = [loop for loop in loops if all(loop is not row for row in rows)]
