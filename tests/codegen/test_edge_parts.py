@@ -393,7 +393,10 @@ def test_rows_at_both_ends_of_a_padded_image(rows: list[int | None], ahead: int,
 def test_tiles_of_which_none_is_whole_stand_apart(rows: int, loops: int) -> None:
     """Of two tiles of a padded image one has the row above, the other one that below: no check depends on the tile."""
     x, k = te.placeholder((26, 16), name="X"), te.reduce_axis((0, 3), name="k")
-    inside = lambda i, k: te.all(i + k >= 1, i + k < 27)  # noqa: E731
+
+    def inside(i, k):
+        return te.all(i + k >= 1, i + k < 27)
+
     total = te.compute(
         (26, 16),
         lambda i, j: te.max(te.if_then_else(inside(i, k), x[i + k - 1, j], te.min_value("float32")), axis=k),

@@ -245,11 +245,11 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
     size, width = 1, sweep.accumulators * sweep.lanes
     for extent in extents:
         size *= extent
-    short = size <= sweep.lanes
-    if len(info.writes) > 1 or size * _FEWEST_LANES <= sweep.lanes or (short and not _are_neighbours(sch, name)):
+    short, reduction = size <= sweep.lanes, BlockInfo(realize_of(sch, name))
+    joined = _in_a_run(reduction)
+    if len(info.writes) > 1 or size * _FEWEST_LANES <= sweep.lanes or (short and joined < len(extents)):
         return [_Stage(name, "reduce", block)]
     extent, last = [(extent, loop) for extent, loop in zip(extents, loops, strict=True) if extent > 1][-1]
-    joined = _in_a_run(sch, name)
     run = math.prod(extents[-joined:])
     if short:  # one vector, of which the row may leave lanes out
         last, extent = fuse_all(sch, loops), 1 << (size - 1).bit_length()
@@ -259,21 +259,15 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
         and (run % width == 0 or (extent < sweep.lanes and run >= width))
     ):
         fixed = width % extent == 0 or (extent < sweep.lanes and run <= 4 * width)  # each lane knows its place
-        if fixed or not BlockInfo(realize_of(sch, name)).computes_with_reduced:
+        if fixed or not reduction.computes_with_reduced:
             last, extent = fuse_all(sch, loops[-joined:]), run  # short axes are joined, so vectors stay full
     partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
     return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]
 
 
-def _are_neighbours(sch: Schedule, name: str) -> bool:
-    """Returns whether the axes that a block reduces lie one within the other in all that it reads."""
-    block = BlockInfo(realize_of(sch, name))
-    return _lie_in_line(block, block.reduce, block.loads)
-
-
-def _in_a_run(sch: Schedule, name: str) -> int:
+def _in_a_run(block: BlockInfo) -> int:
     """Returns how many of the innermost reduced axes lie one within the other in all that a block reads."""
-    block, count = BlockInfo(realize_of(sch, name)), 1
+    count = 1
     while count < len(block.reduce) and _lie_in_line(block, block.reduce[-count - 1 :], block.loads):
         count += 1
     return count

@@ -97,18 +97,13 @@ class Space:
         alone = [rule for rule in asked if rule.measured_only]
         asked = [rule for rule in asked if not rule.measured_only]
         apart = [rule for rule in asked if not rule.fuses]
-        self.inlined = _inline(base, asked_for)
-        changed = _changes(base, before)
-        if changed:
-            compute_once(base, of)
-        undivided = base.copy()
-        if changed:
-            self.inlined += _in_form_again(base, before, of, self._multiplied, turned)
-        again = len(base.trace.insts) > len(undivided.trace.insts)
+        self.inlined, undivided = _inlined_in_form(base, before, asked_for, of, self._multiplied, turned)
+        changed = undivided is not None
+        again = undivided is not None and len(base.trace.insts) > len(undivided.trace.insts)
         self.program = write_in_order(base, of)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         apart_by_sizes = of is not None and divides_by_sizes(of.func)  # vectors would divide by a size in each lane
-        if again and not apart_by_sizes:
+        if undivided is not None and again and not apart_by_sizes:
             program = write_in_order(undivided, of)
             other = self._group(Variant(undivided, ""), program, apart)
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
@@ -143,10 +138,7 @@ class Space:
         """Returns the function with inputs that lie across others read as they lie, by gathered vectors."""
         base = Schedule(self.func, seed=0)
         before = bring_into_canonical_form(base, of, self._multiplied)
-        _inline(base, blocks_to_inline(before))
-        if _changes(base, before):
-            compute_once(base, of)
-            _in_form_again(base, before, of, self._multiplied, None)
+        _inlined_in_form(base, before, blocks_to_inline(before), of, self._multiplied, None)
         return base
 
     def __repr__(self) -> str:
@@ -345,6 +337,26 @@ def _changes(sch: Schedule, before: ProgramInfo) -> bool:
     known = {b.name: {use.buffer for use in b.loads} for b in before.blocks}
     changed = [b for b in ProgramInfo(sch.func).blocks if {use.buffer for use in b.loads} != known.get(b.name)]
     return any(b.is_reduction or not all(use.affine for use in b.loads) for b in changed)
+
+
+def _inlined_in_form(
+    sch: Schedule,
+    before: ProgramInfo,
+    names: Sequence[str],
+    of: Schedule | None,
+    multiplied: Callable[[BlockInfo], bool],
+    turned: list[str] | None,
+) -> tuple[list[str], Schedule | None]:
+    """Inline stages, and bring what that changes into canonical form again; return the names of those that were inlined.
+
+    The second result is the schedule before its axes were divided again, None where inlining changed nothing.
+    """
+    inlined = _inline(sch, names)
+    if not _changes(sch, before):
+        return inlined, None
+    compute_once(sch, of)
+    undivided = sch.copy()
+    return inlined + _in_form_again(sch, before, of, multiplied, turned), undivided
 
 
 def _in_form_again(
