@@ -357,13 +357,7 @@ def turn_results(sch: Schedule, of: Schedule | None = None) -> bool:
         near = _nearest(block)
         if near is None or not _far_from_results(block, near):
             continue
-        along = next(
-            (
-                v for v in reversed(block.spatial)
-                if block.extents[v] > NEAR and any(use.step(v) == 1 and reuses(block, use) for use in block.loads)
-            ),
-            None,
-        )  # fmt: skip
+        along = _axis_along_inputs(block, near)
         if along is None or block.axes != (*block.spatial, *block.reduce):
             continue
         spatial = [*[v for v in block.spatial if v is not along], along]
@@ -379,6 +373,28 @@ def turn_results(sch: Schedule, of: Schedule | None = None) -> bool:
         except ScheduleError:
             sch.restore(before)
     return found and _applies_to(sch, of)
+
+
+def _axis_along_inputs(block: BlockInfo, near: Var) -> Var | None:
+    """Returns the axis of results along which most of what is read often lies in line, or None.
+
+    Where all inputs depend on ``near``, as in products of matrices that are the last axis of their results, nothing is read
+    often along it; then any axis of a single input serves.
+    """
+    moving = _moving(block)
+    wide = [v for v in reversed(block.spatial) if block.extents[v] > NEAR and v is not near]
+
+    def in_line(axis: Var) -> int:
+        uses = [use for use in block.loads if use.step(axis) == 1 and reuses(block, use)]
+        return sum(math.prod(block.extents[v] for v in use.axes() if v in block.extents) for use in uses)
+
+    best = max(wide, key=in_line, default=None)
+    if best is not None and in_line(best):
+        return best
+    if len(moving) < 2 or any(near not in use.axes() for use in moving):
+        return None
+    alone = [v for v in wide if sum(v in use.axes() for use in moving) == 1]
+    return max(alone, key=lambda v: block.extents[v], default=None)
 
 
 def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:

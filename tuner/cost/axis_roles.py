@@ -54,13 +54,38 @@ def tile_axes(block: BlockInfo, vector: Var) -> TileAxes:
         ordered = near + [v for v in ordered if v not in near]
     rows = ordered[0] if ordered else None
     rows2 = shared[1] if len(shared) > 1 and rows is not None and block.extents[rows] < 16 else None
-    others = tuple(v for v in block.spatial if v is not vector and v is not rows and v is not rows2)
+    others = _small_operands_inside(
+        block, [v for v in block.spatial if v is not vector and v is not rows and v is not rows2]
+    )
     broadcast = [use for use in block.loads if vector not in use.axes()] or list(block.loads)
 
     def step(axis: Var) -> int:
         return -max((abs(use.stride(axis) or 0) for use in broadcast), default=0)
 
     return TileAxes(vector, rows, rows2, others, tuple(sorted(block.reduce, key=step)))
+
+
+_FAR_LARGER = 4
+"""How many times larger what one loop passes over has to be than what another one does, so that it is the outer loop."""
+
+
+def _small_operands_inside(block: BlockInfo, axes: Sequence[Var]) -> tuple[Var, ...]:
+    """Returns ``axes``, outermost first, in an order in which inner loops pass over small inputs while parts of large ones stay.
+
+    ``A[j, h, r, v] * B[i, r, v]`` with a small B goes through ``i`` inside ``j``; axes whose inputs are as large keep their order.
+    """
+    out: list[Var] = []
+
+    def passed(axis: Var, other: Var) -> int:
+        uses = [use for use in block.loads if axis in use.axes() and other not in use.axes()]
+        return sum(math.prod(block.extents[v] for v in use.axes() if v in block.extents) for use in uses)
+
+    for axis in axes:
+        place = len(out)
+        while place and passed(axis, out[place - 1]) > _FAR_LARGER * passed(out[place - 1], axis) > 0:
+            place -= 1
+        out.insert(place, axis)
+    return tuple(out)
 
 
 @dataclass(frozen=True)

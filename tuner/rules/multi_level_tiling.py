@@ -66,7 +66,7 @@ from ..cost.loop_nest import swept_bytes
 from ..cost.machine_model import MachineModel, crowding, one_by_one, worth_threads
 from ..cost.walker import WINDOW, WRITTEN, Walk, WalkedLoop
 from ..loop_steps import Panels, accumulate, arrange, extent_of, finish_tile, fuse_all, pack, pack_within, unroll_factor
-from ..program import BlockInfo, ProgramInfo, Use
+from ..program import BlockInfo, ProgramInfo, Use, copies
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 from .short_results import ShortResultsPart, short_results
 
@@ -308,10 +308,31 @@ class TilingCosts:
             if last is self.block and cycles == 1.0 or stride in (0, 1):
                 continue
             far = 4096 if stride is None else abs(stride) * itemsize
-            crowd = crowding(self.tile[axes.vector], far, self.machine)
-            alone = one_by_one(self.tile[axes.vector], far, self.machine, cycles)
+            lines, far, together = self._lines_between(use, last, far)
+            crowd = crowding(lines, far, self.machine)
+            alone = one_by_one(lines, far, self.machine, cycles / together) + cycles * (1.0 - 1.0 / together)
             cost = cost + np.where(run > 0, _TRANSPOSED + 24.0 * cycles * crowd / np.maximum(run, 1), alone)
         return cost
+
+    def _lines_between(self, use: Use, last: BlockInfo, far: int) -> tuple[np.ndarray, int, float]:
+        """Returns how many lines of a buffer other elements are in until the next elements of a line, the bytes between them,
+        and how many elements of a line stand together in a tile.
+
+        ``last`` is the block that stores a tile, and ``far`` the bytes between neighbours of a vector.
+        """
+        lines, itemsize, together = np.ones(self.rows), self.block.itemsize, 1.0
+        for loop in self.walk.loops:
+            if loop.axis not in self.block.spatial or not np.any(loop.trips > 1):
+                continue
+            stride = use.stride(last.spatial[self.block.spatial.index(loop.axis)])
+            apart = 4096 if stride is None else abs(stride) * itemsize
+            if apart >= self.machine.line_bytes:
+                lines, far = lines * loop.trips, math.gcd(far, apart)
+            elif loop.written_out and stride in (1, -1):
+                together = max(together, float(np.min(loop.trips)))
+            elif apart:
+                break
+        return lines, far, together
 
     def _cycles_of_a_store(self) -> np.ndarray:
         """Returns the cycles of storing a vector. Where the body has conditions, the last tile of a row is not taken apart
@@ -482,6 +503,17 @@ def outer_costs(
     )
 
 
+def _is_turned_copy(block: BlockInfo, copy: BlockInfo) -> bool:
+    """Returns whether ``copy`` brings the results of ``block`` into another order, which on its own goes through registers."""
+    if not copies(copy) or len(copy.loads) != 1 or len(copy.stores) != 1:
+        return False
+    near = [v for v in copy.spatial if copy.loads[0].stride(v) == 1 and copy.extents[v] > 1]
+    return bool(near) and copy.stores[0].stride(near[0]) not in (0, 1) and copy.extents[near[0]] >= _TURNED
+
+
+_TURNED = 8
+"""Neighbours from which on results are stored by a copy of their own: a tile of fewer is stored one by one as well as read."""
+
 _LONG = 16
 """An epilogue of more operations for each element counts as long."""
 
@@ -503,6 +535,8 @@ class MultiLevelTilingRule(ScheduleRule):
         if not vector_axes(block):
             return None
         epilogue = program.epilogue_of(block, free)
+        if epilogue is not None and _is_turned_copy(block, epilogue):
+            epilogue = None
         return Group(block, (block,) if epilogue is None else (block, epilogue))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
