@@ -23,7 +23,7 @@ from ..tir.expr.dtype import DType
 from ..tir.stmt import Buffer, For, PrimFunc, Stmt, replace_buffers
 from .basic_rows import cdiv as _cdiv_row
 from .block_values import BlockValue, PointerArgument, of_expression
-from .kernel_builder import AccessSite, KernelBuilder, NeedsWideIndices
+from .kernel_builder import ASSERTS, AccessSite, KernelBuilder, NeedsWideIndices
 from .kernel_source import KernelSource
 from .memory_rows import make_tensor_descriptor
 from .quick_launch import QuickForm, exact, form_of, quick_key
@@ -74,13 +74,17 @@ class CompiledKernel:
         """Return whether the globals that the kernel was compiled with are still the same."""
         return all([use.is_current() for use in self.uses])
 
-    def fault(self, faults: np.ndarray[Any, Any]) -> IndexError:
-        """Return the error that says which accesses were outside of their arguments."""
-        lines = []
+    def fault(self, faults: np.ndarray[Any, Any]) -> Exception:
+        """Return the error that says which assertions did not hold, or which accesses were outside of their arguments."""
+        lines, broken = [], []
         for site, noted in zip(self.sites, faults.tolist(), strict=True):
-            if noted:
+            if noted and site.verb == ASSERTS:
+                broken.append(f"{site.argument or 'an assertion does not hold'}\n    {site.place}")
+            elif noted:
                 at = noted - 1 if noted > 0 else noted
                 lines.append(f"{site.verb} {site.argument}[{at}], outside of its elements\n    {site.place}")
+        if broken:
+            return AssertionError(f"{self.name}: {'; '.join(broken)}")
         return IndexError(
             f"{self.name} {'; it '.join(lines)}\nA mask leaves out what lies outside; those elements were skipped."
         )
@@ -116,7 +120,8 @@ class JitFunction:
 
         ``grid`` has one to three sizes, or is a function of the arguments by name that gives them. Arrays are changed in place.
 
-        Raises IndexError after the run when a program accessed an element outside of an array.
+        Raises IndexError after the run when a program accessed an element outside of an array, and AssertionError when
+        an assertion did not hold.
         """
         if not warmup and "target" not in named and _default is None:
             for form in self.quick:
@@ -220,6 +225,11 @@ def _next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+def constexpr_function(function: Callable[..., Any]) -> Any:
+    """Return a function that kernels may call on what is known when they are compiled; it is Python's own on the host."""
+    return _ConstantFunction(function, None)
+
+
 cdiv = _ConstantFunction(_cdiv, _cdiv_row)
 next_power_of_2 = _ConstantFunction(_next_power_of_2, None)
 
@@ -263,7 +273,16 @@ class _Array:
         else:
             flat = x.as_strided((_reach(name, x.shape, x.stride()),), (1,))
         self.count = flat.numel()
-        self.array = flat.numpy() if self.dtype in _NUMPY_TYPES else flat
+        self.array = flat.numpy() if self.dtype in _NUMPY_TYPES else _bits(flat, self.dtype)
+
+
+def _bits(flat: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """Returns a tensor of a type that NumPy lacks as the integers of its bits, in the same memory."""
+    import torch
+
+    wide = DType(dtype).bytes == 2
+    bits: np.ndarray[Any, Any] = flat.view(torch.int16 if wide else torch.uint8).numpy()
+    return bits.view(np.uint16) if wide else bits
 
 
 @functools.cache
@@ -425,8 +444,6 @@ class _Launch:
             handle, extent = Var(group[0], "handle"), Var(f"n_{group[0]}", index)
             known.add(extent)
             dtype = DType(self.arrays[group[0]].dtype)
-            if dtype.is_storage:
-                raise TypeError(f"{self.source.name}: arrays of {dtype} are not known in kernels yet")
             buffers[handle] = buffer = Buffer(group[0], (extent,), dtype, data_alignment=dtype.bytes)
             params.append(handle)
             where += [(n, buffer, Var(f"start_{n}", index) if len(group) > 1 else None) for n in group]
@@ -591,8 +608,6 @@ def _always(e: Any) -> Callable[[Any], Any]:
 
 def _memory(start: int, count: int, like: Any) -> Any:
     """Returns the elements from an address on as an array, which is used while the arrays that own them live."""
-    if not isinstance(like, np.ndarray):
-        raise TypeError("arrays of this type overlap in parts")
     holder = type(
         "_Held",
         (),
@@ -606,6 +621,7 @@ __all__ = [
     "JitFunction",
     "cdiv",
     "constexpr",
+    "constexpr_function",
     "jit",
     "next_power_of_2",
     "set_allocator",
