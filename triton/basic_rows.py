@@ -98,7 +98,11 @@ class PropagateNan(Enum):
     ALL = 0xFFFF
 
 
-_NAN = {PropagateNan.NONE: "", PropagateNan.ALL: " or nan"}
+def _of_nan(propagate_nan: Any) -> str:
+    """Returns the end of an operator's name that says what it makes of NaN."""
+    if not isinstance(propagate_nan, PropagateNan):
+        raise TypeError(f"propagate_nan is tl.PropagateNan.NONE or ALL, not {propagate_nan!r}")
+    return " or nan" if propagate_nan is PropagateNan.ALL else ""
 
 
 @builtin
@@ -110,13 +114,13 @@ def where(k: KernelBuilder, condition: Any, x: Any, y: Any) -> BlockValue:
 @builtin
 def maximum(k: KernelBuilder, x: Any, y: Any, propagate_nan: PropagateNan = PropagateNan.NONE) -> BlockValue:
     """Return the larger element of two blocks; of a number and NaN the number, unless ``propagate_nan`` is ``ALL``."""
-    return k.binary("maximum" + _NAN[PropagateNan(propagate_nan)], x, y)
+    return k.binary("maximum" + _of_nan(propagate_nan), x, y)
 
 
 @builtin
 def minimum(k: KernelBuilder, x: Any, y: Any, propagate_nan: PropagateNan = PropagateNan.NONE) -> BlockValue:
     """Return the smaller element of two blocks; of a number and NaN the number, unless ``propagate_nan`` is ``ALL``."""
-    return k.binary("minimum" + _NAN[PropagateNan(propagate_nan)], x, y)
+    return k.binary("minimum" + _of_nan(propagate_nan), x, y)
 
 
 @builtin
@@ -140,7 +144,7 @@ def mul(k: KernelBuilder, x: Any, y: Any, sanitize_overflow: bool = True) -> Blo
 @builtin
 def clamp(k: KernelBuilder, x: Any, min: Any, max: Any, propagate_nan: PropagateNan = PropagateNan.NONE) -> BlockValue:
     """Return each element, but at least ``min`` and at most ``max``; NaN is ``min``, unless ``propagate_nan`` is ``ALL``."""
-    how = _NAN[PropagateNan(propagate_nan)]
+    how = _of_nan(propagate_nan)
     return k.binary("minimum" + how, k.binary("maximum" + how, x, min), max)
 
 

@@ -1,4 +1,4 @@
-"""What loops and branches carry from one statement to the next: single values, and the parts of tuples and block pointers.
+"""What loops and branches carry: single values, and the parts of tuples and of block pointers.
 
 A name that holds a tuple or a block pointer is carried by its parts, each under a name of its own (``p.0``, ``p.1``), which no
 name of a kernel is.
@@ -14,7 +14,7 @@ from .memory_rows import BlockPointer
 
 
 def parts_of(value: Any) -> list[Any]:
-    """Return the parts of a value that may change: those of a tuple, the offsets of a block pointer, else the value."""
+    """Return the parts of a value that may change: a tuple's, a block pointer's offsets, else the value."""
     if isinstance(value, tuple):
         return [part for item in value for part in parts_of(item)]
     return list(value.offsets) if isinstance(value, BlockPointer) else [value]

@@ -216,7 +216,7 @@ def clz(k: KernelBuilder, x: Any) -> BlockValue:
 
 @_listed("ffs")
 def ffs(k: KernelBuilder, x: Any) -> BlockValue:
-    """Return the place of the lowest bit of each integer that is set, counted from 1; 0 where there is none."""
+    """Return the place of the lowest bit that is set, counted from 1. Where none is, it is 0."""
 
     def place(e: Expr, t: DType) -> Expr:
         zeros = operation_named("clz")

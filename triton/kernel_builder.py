@@ -121,7 +121,7 @@ class ProductValue(BlockValue):
     __slots__ = ("a", "added", "b", "builder")
 
     def __init__(self, builder: KernelBuilder, a: Buffer, b: Buffer, added: BlockValue | None, dtype: DType) -> None:
-        shape = (int(a.shape[0]), int(b.shape[1]))  # type: ignore[call-overload]
+        shape = tuple([int(n) for n in (*a.shape[:-1], b.shape[-1])])  # type: ignore[call-overload]
         super().__init__(shape, dtype, self._made, KEEP_FROM, () if added is None else added.reads)
         self.builder, self.a, self.b, self.added = builder, a, b, added
 
@@ -136,7 +136,7 @@ ASSERTS = "asserts"
 
 @dataclass(frozen=True)
 class AccessSite:
-    """One access or assertion of the source: what it does, the argument or the message, and the place in the source."""
+    """One access or assertion of the source: what it does, the argument or message, and the place."""
 
     verb: str
     argument: str
@@ -810,8 +810,8 @@ class KernelBuilder:
     def operand(self, value: BlockValue, dtype: DType, name: str) -> Buffer:
         """Return a factor of a product in memory, in the type of the sum."""
         held = value.buffer
-        if held is not None and held.dtype == dtype and held.scope != "global" and not value.reads and held.ndim == 2:
-            lanes = (Var("i", self.index), Var("j", self.index))
+        if held is not None and held.dtype == dtype and held.scope != "global" and not value.reads:
+            lanes = tuple([Var("i", self.index) for _ in value.shape])
             e = value.make(lanes)
             if isinstance(e, BufferLoad) and e.indices == lanes:
                 return held
@@ -822,9 +822,11 @@ class KernelBuilder:
 
     def dot(self, a: BlockValue, b: BlockValue, acc: Any, dtype: DType | None) -> BlockValue:
         """Return the matrix product of two blocks, plus ``acc``."""
-        if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+        rank = len(a.shape)
+        if rank not in (2, 3) or len(b.shape) != rank or a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-2]:
             raise ValueError(
-                f"dot of {a.type_text()} and {b.type_text()}: the columns of the first are the rows of the second"
+                f"dot of {a.type_text()} and {b.type_text()}: the columns of the first are the rows of the second, with two "
+                "dimensions, or three of which the first is a batch"
             )
         if a.dtype != b.dtype and not (a.dtype.is_storage and b.dtype.is_storage):
             raise TypeError(f"dot of {a.type_text()} and {b.type_text()}: both have one type")
@@ -834,14 +836,14 @@ class KernelBuilder:
         added = None
         if acc is not None:
             added = self.value(acc)
-            if added.shape != (a.shape[0], b.shape[1]):
+            if added.shape != (*a.shape[:-1], b.shape[-1]):
                 raise ValueError(
-                    f"dot adds to {added.type_text()}, and the product has the shape {[a.shape[0], b.shape[1]]}"
+                    f"dot adds to {added.type_text()}, and the product has the shape {[*a.shape[:-1], b.shape[-1]]}"
                 )
             dtype = added.dtype if dtype is None else dtype
             added = added if added.dtype == total else self.cast_data(added, total)
         largest = max(abs(int(min_value(a.dtype))), int(max_value(a.dtype))) if total.is_int else 0
-        if total.is_int and largest**2 * a.shape[1] <= 2**24:  # float32 holds each sum exactly, and multiplies faster
+        if total.is_int and largest**2 * a.shape[-1] <= 2**24:  # float32 holds each sum exactly, and multiplies faster
             left, right = self.operand(a, FLOAT32, "left"), self.operand(b, FLOAT32, "right")
             exact = self.cast_data(ProductValue(self, left, right, None, FLOAT32), total)
             product: BlockValue = exact if added is None else self.binary("+", exact, added)
@@ -865,18 +867,21 @@ class KernelBuilder:
 
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:
         """Add the product of two blocks in memory to a third. Tiles of the result stay in registers along the sum."""
-        rows, inner, columns = int(a.shape[0]), int(a.shape[1]), int(b.shape[1])  # type: ignore[call-overload]
+        rows, inner, columns = [int(n) for n in (*a.shape[-2:], b.shape[-1])]  # type: ignore[call-overload]
         lanes = max(1, self.register_lanes * 32 // max(32, out.dtype.bits))
         width = min(columns, 2 * lanes)
         height = min(rows, 8 if self.register_lanes >= 16 else 4)
         i0, j0, k, i1, j1 = (Var(name, self.index) for name in ("i0", "j0", "k", "i1", "j1"))
         i, j = i0 * self.number(height) + i1, j0 * self.number(width) + j1
-        body: Stmt = BufferStore(out, element(out, (i, j)) + element(a, (i, k)) * element(b, (k, j)), (i, j))
+        batch = Var("g", self.index)
+        lead: Lanes = (batch,) if a.ndim == 3 else ()
+        at, left, right = (*lead, i, j), (*lead, i, k), (*lead, k, j)
+        body: Stmt = BufferStore(out, element(out, at) + element(a, left) * element(b, right), at)
         loops = ((i0, rows // height, "serial"), (j0, columns // width, "serial"), (k, inner, "serial"),
                  (i1, height, "unrolled"), (j1, width, "vectorized"))  # fmt: skip
         for var, size, kind in reversed(loops):
             body = For(var, self.number(0), self.number(size), kind, body)
-        self.emit(body)
+        self.emit(For(batch, self.number(0), a.shape[0], "serial", body) if lead else body)
 
 
 def inner_type(dtype: DType) -> DType:
@@ -889,7 +894,7 @@ def _no_function(*_: Any) -> Any:
 
 
 def _if_better(better: Callable[[Any, Any], Expr]) -> Callable[[Expr, Expr], Expr]:
-    """Returns the function that takes a value over another one only where it is better, so that NaN is not taken."""
+    """Returns the function that takes a value over another one where it is better. NaN never is."""
     return lambda old, e: computed_once(e, lambda x: Select(better(x, old), x, old))
 
 

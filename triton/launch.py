@@ -226,7 +226,7 @@ def _next_power_of_2(n: int) -> int:
 
 
 def constexpr_function(function: Callable[..., Any]) -> Any:
-    """Return a function that kernels may call on what is known when they are compiled; it is Python's own on the host."""
+    """Return a function that kernels may call on what is known when they are compiled. On the host it is Python's own."""
     return _ConstantFunction(function, None)
 
 
@@ -323,9 +323,13 @@ class _Launch:
         self.windows: dict[str, TensorDescriptor] = {}
         self.scalars: dict[str, int | float] = {}
         self.constants: dict[str, Any] = {}
+        self.tuples: dict[str, Any] = {}
         parts: list[Any] = []
         wide = grid[0] * grid[1] * grid[2] >= _NARROW
+        single: dict[str, Any] = {}
         for name, x in bound.items():
+            self.tuples[name] = self._without_tuples(name, x, single, bound)
+        for name, x in single.items():
             kind = type(x)
             if is_constant(source, name, x):
                 self.constants[name] = x
@@ -368,6 +372,7 @@ class _Launch:
         self.rank = rank
         self.key: Key = (
             tuple(parts),
+            tuple(single) if len(single) > len(bound) else None,
             wide,
             rank,
             tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
@@ -377,6 +382,19 @@ class _Launch:
             hash(self.key)
         except TypeError as e:
             raise TypeError(f"{source.name}: a constant is not hashable: {e}") from None
+
+    def _without_tuples(self, name: str, x: Any, single: dict[str, Any], taken: Mapping[str, Any]) -> Any:
+        """Adds an argument to the single ones, each part of a tuple under a name of its own; returns these names."""
+        if not isinstance(x, tuple) or is_constant(self.source, name, x):
+            single[name] = x
+            return name
+        names = []
+        for n, part in enumerate(x):
+            own = f"{name}_{n}"
+            while own in taken or own in single:
+                own += "_"
+            names.append(self._without_tuples(own, part, single, taken))
+        return tuple(names)
 
     def _groups(self) -> list[tuple[list[str], int]]:
         """Returns the arrays that share memory, with the address where it begins."""
@@ -496,7 +514,8 @@ class _Launch:
                     builder, names[name], extents, steps, tuple(window.block_shape), window.padding
                 )
             reader = KernelReader(builder)
-            reader.call(self.source, {n: names[n] for n in self.source.signature.parameters})
+            bound = {n: _named_parts(self.tuples[n], names) for n in self.source.signature.parameters}
+            reader.call(self.source, bound)
         return inner.statement(), tuple(reader.outside)
 
 
@@ -600,6 +619,11 @@ def _threads(target: Target, warps: int) -> int:
     if warps & (warps - 1) or warps * WARP > MOST_THREADS:
         raise ValueError(f"num_warps={warps}; on GPUs it is a power of two up to {MOST_THREADS // WARP}")
     return warps * WARP
+
+
+def _named_parts(form: Any, names: Mapping[str, Any]) -> Any:
+    """Returns the values of names in the form of a tuple."""
+    return tuple([_named_parts(part, names) for part in form]) if isinstance(form, tuple) else names[form]
 
 
 def _always(e: Any) -> Callable[[Any], Any]:

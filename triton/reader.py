@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -879,7 +880,10 @@ class KernelReader:
             args, function = [function.value, *args], function.row
         if isinstance(function, _Known) and not args and not named:
             return function.answer
-        function = _NAMED_ALIKE.get(function, function) if any(isinstance(x, BlockValue) for x in args) else function
+        if any(isinstance(x, BlockValue) for x in args) and function in _NAMED_ALIKE:
+            if function in (min, max) and len(args) > 2 and not named:  # of more than two, one after another
+                return functools.reduce(functools.partial(_NAMED_ALIKE[function].meaning, self.builder), args)
+            function = _NAMED_ALIKE[function]
         if isinstance(function, Builtin):
             return function.meaning(self.builder, *args, **named)
         source = getattr(function, "kernel_source", None)

@@ -194,16 +194,18 @@ class ThreadedBuilder(KernelBuilder):
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:
         """Add the product of two blocks in memory to a third: each thread sums its elements of the result."""
         shape = tuple([int(n) for n in out.shape])  # type: ignore[call-overload]
-        inner = int(a.shape[1])  # type: ignore[call-overload]
+        inner = int(a.shape[-1])  # type: ignore[call-overload]
         k = Var("k", self.index)
         if _count(shape) == 1:
-            at: Lanes = tuple([self.number(0)] * 2)
-            added = BufferStore(out, element(out, at) + element(a, (at[0], k)) * element(b, (k, at[1])), at)
+            at: Lanes = tuple([self.number(0)] * len(shape))
+            left, right = (*at[:-1], k), (*at[:-2], k, at[-1])
+            added = BufferStore(out, element(out, at) + element(a, left) * element(b, right), at)
             self.emit(For(k, self.number(0), self.number(inner), "serial", added))
             return
         nest = self.thread_nest(shape, None)
-        i, j = nest.lanes
-        body = BufferStore(out, element(out, (i, j)) + element(a, (i, k)) * element(b, (k, j)), (i, j))
+        *lead, i, j = nest.lanes
+        product = element(a, (*lead, i, k)) * element(b, (*lead, k, j))
+        body = BufferStore(out, element(out, (*lead, i, j)) + product, (*lead, i, j))
         self.emit(nest.on_threads(For(k, self.number(0), self.number(inner), "serial", nest.around(body))))
 
     # -- changes of single elements ----------------------------------------------------------------------------------
@@ -216,6 +218,11 @@ class ThreadedBuilder(KernelBuilder):
         argument = pointer.pointer
         assert argument is not None
         dtype = argument.element
+        if dtype.bits < 32:
+            raise TypeError(
+                f"on GPUs atomic operations change integers and floats of 32 and 64 bits, and {argument.name} holds {dtype}; "
+                "collect in an array of float32 or int32"
+            )
         single = _count(pointer.shape) == 1
         old = Buffer("old", tuple(map(self.number, pointer.shape or (1,))), dtype, "shared")
         self.emit(old)

@@ -74,9 +74,9 @@ def simulate(
 
 
 def orders_blocks(kernel: Stmt) -> bool:
-    """Return whether blocks may order what they do to memory by atomic changes: one takes a lock, or reads what a change returned.
+    """Return whether blocks may order what they do to memory by atomic changes.
 
-    The blocks of such a kernel run one after another: a lock is free when one asks for it, and what blocks do to the same
+    They do where one takes a lock, or reads what a change returned. The blocks of such a kernel run one after another: a lock is free when one asks for it, and what blocks do to the same
     elements is no race.
     """
     kept = set()

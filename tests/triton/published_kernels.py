@@ -774,3 +774,99 @@ def stream_k_partials(x_ptr, out_ptr, flags_ptr, parts_ptr, n, BLOCK: tl.constex
         for k in range(programs):
             total += tl.load(parts_ptr + k, volatile=True)
         tl.store(out_ptr, total)
+
+
+@triton.jit
+def combined_by(x, y, KIND: tl.constexpr = "max"):
+    if KIND == "max":
+        return tl.maximum(x, y)
+    elif KIND == "min":
+        return tl.minimum(x, y)
+    else:
+        tl.static_assert(KIND == "sum")
+        return x + y
+
+
+@triton.jit
+def sign_of(s):
+    if s > 0:
+        return 1
+    elif s < 0:
+        return -1
+    return 0
+
+
+@triton.jit
+def many_forms(x_ptr, o_ptr, n, B: tl.constexpr, FLAG: tl.constexpr = True, OPT=None):
+    HALF: tl.constexpr = B // 2
+    i = tl.arange(0, B)
+    x = tl.load(x_ptr + i, i < n, 0.0)
+    bias = tl.load(OPT + i) if OPT is not None else None
+    if bias is not None:
+        x += bias
+    acc = tl.zeros_like(x)
+    for k in range(n - 1, -1, -3):
+        acc += k * (x > 0)
+    for k in range(tl.cdiv(n, 4), 0, -1):
+        acc = acc * 0.5 + k
+    for j in tl.static_range(0, 6, 2):
+        if j % 4 == 0:
+            acc = combined_by(acc, x, KIND="sum")
+        else:
+            acc = combined_by(y=acc, x=x, KIND="min")
+    s = tl.sum(x)
+    g = sign_of(s)
+    m = max(g, -3, 0) if FLAG and n > 2 else min(g, 5)
+    q = n
+    q //= 2
+    q <<= 1
+    q %= 7
+    y = tl.reshape(x, (2, HALF))
+    z = y[:, None, :] * y[None, :, :]
+    r = tl.sum(z, axis=-1)
+    t = tl.sum(tl.max(y, axis=1, keep_dims=True), axis=0)
+    w = (x > 0) * x + ((x > 1) & (x < 2) | (x < -1)).to(tl.float32) + (x.to(tl.int32) == 1)
+    tl.store(o_ptr + i, acc + m + q + w + tl.sum(r) + tl.sum(t) + x.shape[0] + len(y.shape))
+    if n == 13 or s > 1e9:
+        tl.store(o_ptr + B, s)
+    else:
+        if not FLAG:
+            pass
+        tl.store(o_ptr + B, 1.0)
+
+
+@triton.jit
+def batched_products(a_ptr, b_ptr, o_ptr, G: tl.constexpr, N: tl.constexpr):
+    g, i = tl.arange(0, G), tl.arange(0, N)
+    at = g[:, None, None] * N * N + i[None, :, None] * N + i[None, None, :]
+    tl.store(o_ptr + at, tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at), allow_tf32=False))
+
+
+@triton.jit
+def scans_back(a_ptr, o_ptr, p_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    x = tl.load(a_ptr + i)
+    tl.store(o_ptr + i, tl.cumsum(x, 0, reverse=True) + tl.cumprod(x * 0.5, 0))
+    tl.store(p_ptr + i, tl.cumsum((x > 0).to(tl.int8), 0))
+    tl.store(p_ptr + B + i, tl.sum((x > 0).to(tl.int8), 0) + tl.argmax(x, 0, tie_break_left=False))
+
+
+@triton.jit
+def moving_pointers(x_ptr, o_ptr, n, stride, B: tl.constexpr):
+    a, b = x_ptr, x_ptr + n
+    i = tl.arange(0, B)
+    for _ in range(3):
+        a, b = b, a
+        tl.store(o_ptr + i, tl.load(o_ptr + i) * 2 + tl.load(a + i * stride))
+    p = x_ptr
+    k = 0
+    while k < n:
+        p += stride
+        k += 4
+        tl.store(o_ptr + i, tl.load(o_ptr + i) + tl.load(p))
+    j = tl.load(x_ptr).to(tl.int32) & 3
+    if j > 1:
+        p = x_ptr + j
+    else:
+        p = p + 1
+    tl.store(o_ptr + i, tl.load(o_ptr + i) + tl.load(p))

@@ -80,6 +80,61 @@ def test_tuples_and_block_pointers_are_carried_in_parts(machine):
 
 
 @triton.jit
+def summed_parts(parts, sizes, o_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    acc = tl.zeros((B,), tl.float32)
+    for k in tl.static_range(len(parts)):
+        acc += tl.load(parts[k] + i, mask=i < sizes[k], other=0.0) * sizes[-1][0]
+    tl.store(o_ptr + i, acc)
+
+
+@MACHINES
+def test_tuples_are_arguments(machine):
+    a, b = (RNG.standard_normal(16).astype(np.float32) for _ in range(2))
+    for sizes in ((5, 9, (2.5,)), (1, 16, (-1.0,)), (16, 3, (7,))):
+        o = np.zeros(16, np.float32)
+        summed_parts[(1,)]((a, b), sizes, o, B=16, **machine)
+        want = sum(np.where(np.arange(16) < n, x, 0) for x, n in zip((a, b), sizes[:2], strict=True)) * sizes[2][0]
+        np.testing.assert_allclose(o, want, rtol=1e-6)
+    o = np.zeros(16, np.float32)
+    summed_parts[(1,)]((a,), (5, (1.0,)), o, B=16, **machine)  # a tuple of another length is another kernel
+    np.testing.assert_allclose(o, np.where(np.arange(16) < 5, a, 0))
+
+
+@triton.jit
+def half_sums(x_ptr, o_ptr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.atomic_add(o_ptr + i % 4, tl.load(x_ptr + i))
+
+
+def test_atomic_sums_of_float16_are_refused_on_gpus():
+    x, o = np.ones(16, np.float16), np.zeros(4, np.float16)
+    half_sums[(1,)](x, o, B=16)
+    assert o.tolist() == [4.0] * 4
+    with pytest.raises(triton.KernelError, match="o_ptr holds float16; collect in an array of float32"):
+        half_sums[(1,)](x, o, B=16, target="gpu-sim")
+
+
+@triton.jit
+def largest_of_three(x_ptr):
+    x = tl.load(x_ptr)
+    tl.store(x_ptr, max(x, -3, 0))
+
+
+@triton.jit
+def third_of_maximum(x_ptr):
+    tl.store(x_ptr, tl.maximum(tl.load(x_ptr), -3, 0))
+
+
+def test_the_largest_of_three_and_what_is_no_propagation():
+    x = np.array([-1.0], np.float32)
+    largest_of_three[(1,)](x)
+    assert x[0] == 0
+    with pytest.raises(triton.KernelError, match="propagate_nan is tl.PropagateNan.NONE or ALL, not 0"):
+        third_of_maximum[(1,)](x)
+
+
+@triton.jit
 def changing(x_ptr, n):
     state = (0, 1)
     for k in range(n):

@@ -87,6 +87,10 @@ CASES = [
     ("bucket_sort", (1,), [i32(64, low=-1000, high=1000), zeros(64, "i4"), zeros(64, "i4"), zeros(64, "i4"), zeros(64, "i4")], {"N": 4, "M": 16}),
     ("layer_norm_backward_locked", (7,), [f32(7 * 13), f32(91), f32(7), ones_below(7), zeros(39), zeros(6, "i4"), 13], {"GROUPS": 3, "BLOCK": 16}),
     ("stream_k_partials", (4,), [i32(100), zeros(1, "i4"), zeros(1, "i4"), zeros(4, "i4"), 100], {"BLOCK": 32}),
+    *[("many_forms", (1,), [f32(16), zeros(17), n, *rest], named) for n, rest, named in ((13, [], {"B": 16}), (9, [], {"B": 16, "FLAG": False}), (9, [16, True, f32(16)], {}))],
+    ("batched_products", (1,), [f32(2 * 16 * 16), f32(2 * 16 * 16), zeros(512)], {"G": 2, "N": 16}),
+    ("scans_back", (1,), [f32(16), zeros(16), zeros(32, "i4")], {"B": 16}),
+    *[("moving_pointers", (1,), [f32(64) * scale, zeros(16), 12, step], {"B": 16}) for scale, step in ((1, 2), (9, 3))],
 ]  # fmt: skip
 
 
