@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -111,8 +112,11 @@ TYPE_TESTS: dict[str, Callable[[DType], bool]] = {
     "is_int_signed": lambda t: t.is_int and t.is_signed,
     "is_int_unsigned": lambda t: t.is_int and not t.is_signed,
     "is_standard_floating": lambda t: t.is_float and not t.is_storage,
-    **{f"is_fp{t.bits}": (lambda t, kind=t: t is kind) for t in (float16, float32, float64)},
-    **{f"is_{t}": (lambda t, kind=t: t is kind) for t in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)},
+    **{f"is_fp{t.bits}": functools.partial(operator.is_, t) for t in (float16, float32, float64)},
+    **{
+        f"is_{t}": functools.partial(operator.is_, t)
+        for t in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+    },
     "is_int1": lambda t: t.is_bool,
 }
 """What kernels ask of types: ``x.dtype.is_fp16()``."""

@@ -262,3 +262,25 @@ def test_types_answer_questions():
 def test_what_is_not_known_says_what_to_write(kernel, reason):
     with pytest.raises(triton.KernelError, match=reason):
         kernel[(1,)](np.zeros(1, np.float32))
+
+
+@triton.jit
+def bytes_multiplied(a_ptr, b_ptr, o_ptr, M: tl.constexpr, K: tl.constexpr):
+    i, k = tl.arange(0, M), tl.arange(0, K)
+    a = tl.load(a_ptr + i[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * M + i[None, :])
+    acc = tl.full((M, M), 7, tl.int32)
+    tl.store(o_ptr + i[:, None] * M + i[None, :], tl.dot(a, b, acc))
+
+
+@MACHINES
+@pytest.mark.parametrize(
+    ("kind", "inner"), [("int8", 64), ("int8", 1024), ("int8", 2048), ("uint8", 256), ("uint8", 512)]
+)
+def test_products_of_bytes_are_exact(machine, kind, inner):
+    rng, ends = np.random.default_rng(inner), np.iinfo(kind)
+    a, b = (rng.integers(ends.min, ends.max + 1, (16, inner)).astype(kind) for _ in range(2))
+    a[0], b[0], a[1], b[1] = ends.min, ends.min, ends.max, ends.max
+    o = np.zeros((16, 16), np.int32)
+    bytes_multiplied[(1,)](a, np.ascontiguousarray(b.T), o, M=16, K=inner, **machine)
+    np.testing.assert_array_equal(o, a.astype(np.int32) @ b.T.astype(np.int32) + 7)
