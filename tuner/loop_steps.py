@@ -178,8 +178,15 @@ def lay_in_panels(sch: Schedule, copy: Any, panels: Panels, *, whole: bool = Tru
         sch.unroll(step)
         shared = [*around, over, *inner]
     else:
-        sch.reorder(*around, over, *inner, lanes)
-        shared = [*around, over]
+        outer, near = [*around, over, *inner], []
+        if panels.column != len(loops) - 1:  # next to what is contiguous in the operand, squares go through registers
+            along = loops[-1]
+            constant = isinstance(sch.get(along).extent, IntImm)
+            rows, row = (None, along) if constant else sch.split(along, [None, _ALONG_AT_ONCE])
+            outer, near = [rows if loop is along else loop for loop in outer], [row]
+            outer = [loop for loop in outer if loop is not None]
+        sch.reorder(*outer, *near, lanes)
+        shared = outer[: outer.index(over) + 1]
     sch.vectorize(lanes)
     if panels.shared:
         sch.parallel(fuse_all(sch, shared))
@@ -198,6 +205,10 @@ def _near_panels(panels: int, width: int) -> int:
 
 _ROWS_AT_ONCE = 16
 """Rows of which steps are copied one after the other, before their next steps."""
+
+
+_ALONG_AT_ONCE = 64
+"""Neighbours in an operand of symbolic size that are copied before those of the next panel."""
 
 
 def _pack_rows(

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from ...tir.arith import Analyzer, constant_coefficients, linear_coefficients
 from ...tir.arith.affine import as_difference
 from ...tir.expr import (
+    And,
     BufferLoad,
     Call,
     Expr,
@@ -89,16 +90,21 @@ def edge_in_parts(
     body: Stmt,
     terms: Sequence[Expr],
     assume: Callable[[Stmt, list[Expr]], Stmt],
+    idle: Callable[[Stmt], Sequence[Expr]],
     analyzer: Analyzer,
 ) -> Stmt | None:
     """Returns what ``body`` does where not all ``terms`` hold, as parts without these checks, or None.
 
-    ``var`` counts the tiles, and ``assume(body, terms)`` takes checks as true. None stands for bodies whose rows are not
-    independent, or are not the unrolled rows of one tile. Rows for which some checks hold and others do not, as at the
-    ends of a padded image, are computed one by one.
+    ``var`` counts the tiles, ``assume(body, terms)`` takes checks as true, and ``idle(body)`` returns checks without any of
+    which it changes nothing. None stands for bodies whose rows are not independent, or are not the unrolled rows of one
+    tile. Rows for which some checks hold and others do not, as at the ends of a padded image, are computed one by one.
     """
     loops = {n.loop_var: n for n in all_nodes(body) if type(n) is For}
     rows, whole_too = _rows_of(var, terms, loops, analyzer), False
+    if rows is not None and rows.wide > 1:
+        if _keeps_sums(body, rows):
+            return _sums_by_vectors(var, body, terms, rows, assume, idle)
+        rows = None if rows.less or rows.before is not None else rows
     if rows is None and len(guards := _guards(body, terms)) < len(terms):
         rows = _rows_of(var, guards, loops, analyzer)
         if rows is None or rows.wide == 1:
@@ -143,6 +149,56 @@ def edge_in_parts(
         parts.append(For(row, zero, Max(Min(rows.left, tall) - left, zero), "serial", one, None, {TAIL: "mask"}))
     made: Stmt = LetStmt(left, whole, seq(*parts))
     return made if rows.before is None else LetStmt(before, Max(rows.before, zero), made)
+
+
+_MOST_VECTORS = 8
+"""The most vectors of a tile whose sums get code for each of them."""
+
+
+def _keeps_sums(body: Stmt, rows: _TileRows) -> bool:
+    """Returns whether all that ``body`` stores are sums that outlive the tile, each of one vector of the row."""
+    if rows.tall > _MOST_VECTORS or any(isinstance(n, (Allocate, Let, LetStmt)) for n in all_nodes(body)):
+        return False
+    stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
+    dims = {
+        (n.buffer, *[d for d, i in enumerate(n.indices) if vars_in(i) & (rows.loops | rows.lanes)])
+        for n in all_nodes(body)
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in stored
+    }
+    places = [
+        n.indices[d]
+        for n in all_nodes(body)
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in stored
+        for d, i in enumerate(n.indices)
+        if vars_in(i) & (rows.loops | rows.lanes)
+    ]
+    return len(dims) == len(stored) and all(len(d) == 2 for d in dims) and all(_is_own_row(i, rows) for i in places)
+
+
+def _sums_by_vectors(
+    var: Var,
+    body: Stmt,
+    terms: Sequence[Expr],
+    rows: _TileRows,
+    assume: Callable[[Stmt, list[Expr]], Stmt],
+    idle: Callable[[Stmt], Sequence[Expr]],
+) -> Stmt:
+    """Returns the edge of a tile of sums: each vector whole where all checks hold, else with a mask."""
+    left, before = Var(f"{var.name}_left", var.dtype), Var(f"{var.name}_before", var.dtype)
+    plain = assume(body, [*terms])
+    ending = any(structural_equal(check, end) for check in idle(body) for end in rows.ends)
+    parts: list[Stmt] = []
+    for at in range(rows.tall):
+        whole: Expr = const((at + 1) * rows.wide + rows.less, var.dtype) <= left
+        if rows.before is not None:
+            whole = And(whole, before <= at * rows.wide)
+        first = const(at, var.dtype)
+        masked: Stmt = fresh_copy(_moved(rows, body, (), 1, first))
+        if ending and at:
+            masked = IfThenElse(const(at * rows.wide, var.dtype) < left, masked)
+        parts.append(IfThenElse(whole, fresh_copy(_moved(rows, plain, (), 1, first)), masked))
+    made: Stmt = LetStmt(left, rows.left, seq(*parts))
+    return made if rows.before is None else LetStmt(before, rows.before, made)
 
 
 def _guards(body: Stmt, terms: Sequence[Expr]) -> list[Expr]:
@@ -203,7 +259,7 @@ def _rows_of(var: Var, terms: Sequence[Expr], loops: dict[Var, For], analyzer: A
     if last is None or not isinstance(less, IntImm) or (before and ahead is None):
         return None
     less = less.value
-    if not 1 < tall <= 1 << MOST_PARTS or step <= 0 or less >= tall or (wide > 1 and (less or before)):
+    if not 1 < tall <= 1 << MOST_PARTS or step <= 0 or (wide == 1 and less >= tall):
         return None
     sure = tuple([term for term, end in ends.items() if is_const_int(analyzer.simplify(last - end), 0)])
     return _TileRows(

@@ -139,7 +139,7 @@ class _IdleCutter(ScopedTransform):
         anything."""
         if loop.kind not in ("serial", "parallel") or not (isinstance(loop.min, IntImm) and loop.min.value == 0):
             return None
-        updates = self.updates(loop.body)
+        updates = _idle_without(loop.body, self.unsigned)
         guards = _guards_around(loop.body) if isinstance(loop.extent, IntImm) else []
         if not guards and not updates:
             return None
@@ -190,16 +190,6 @@ class _IdleCutter(ScopedTransform):
             return loop.with_(extent=last)
         body = substitute(loop.body, {loop.loop_var: loop.loop_var + first})
         return loop.with_(extent=self.analyzer.simplify(op.max_(last - first, 0)), body=body)
-
-    def updates(self, body: Stmt) -> list[Expr]:
-        """Return the conditions without which all updates of reductions in ``body`` combine an identity."""
-        if isinstance(body, (For, LetStmt, AttrStmt)):
-            return self.updates(body.body)
-        if isinstance(body, IfThenElse):
-            return [] if body.else_case is not None else self.updates(body.then_case)
-        if isinstance(body, SeqStmt):
-            return _in_all([self.updates(part) for part in body.seq])
-        return _checks_of_update(body, self.unsigned) if isinstance(body, BufferStore) else []
 
 
 def end_loops_at_guards(func: PrimFunc) -> PrimFunc:
@@ -252,6 +242,17 @@ def _in_all(lists: Sequence[list[Expr]]) -> list[Expr]:
     """Return the expressions that each list holds."""
     first, *others = lists
     return [t for t in first if all(any(structural_equal(t, other) for other in o) for o in others)]
+
+
+def _idle_without(body: Stmt, unsigned: Collection[Buffer]) -> list[Expr]:
+    """Return the conditions without which all updates of reductions in ``body`` combine an identity."""
+    if isinstance(body, (For, LetStmt, AttrStmt)):
+        return _idle_without(body.body, unsigned)
+    if isinstance(body, IfThenElse):
+        return [] if body.else_case is not None else _idle_without(body.then_case, unsigned)
+    if isinstance(body, SeqStmt):
+        return _in_all([_idle_without(part, unsigned) for part in body.seq])
+    return _checks_of_update(body, unsigned) if isinstance(body, BufferStore) else []
 
 
 def _checks_of_update(store: BufferStore, unsigned: Collection[Buffer]) -> list[Expr]:
@@ -382,16 +383,24 @@ def hoist_guards(func: PrimFunc) -> PrimFunc:
     A loop with ``pragma_tail = "mask"`` stays whole: its checks become masks of vectors, computed in every iteration.
     That is smaller, and faster for loops of few iterations.
     """
-    return _Splitter().function(func)
+    return _Splitter(func).function(func)
 
 
 class _Splitter(ScopedTransform):
     """The walk that splits loops. ``copies``: how often the statement at hand stands in the result."""
 
-    def __init__(self) -> None:
+    def __init__(self, func: PrimFunc) -> None:
         super().__init__({For: self.loop, LetStmt: self.let})
         self.copies = 1
         self.conditions: _Known = {}
+        self.func = func
+        self.unsigned: set[Buffer] | None = None
+
+    def idle(self, body: Stmt) -> list[Expr]:
+        """Return the checks without any of which ``body`` combines an identity."""
+        if self.unsigned is None:
+            self.unsigned = _without_negative_zero(self.func)
+        return _idle_without(body, self.unsigned)
 
     def loop(self, loop: For, _: ScopedTransform) -> Stmt | None:
         """Return the parts of a loop, or None where it stays whole."""
@@ -518,7 +527,7 @@ class _Splitter(ScopedTransform):
 
     def edge(self, var: Var, body: Stmt, plan: _Plan) -> Stmt:
         """Return what is done where the checks do not all hold."""
-        in_parts = edge_in_parts(var, body, plan.terms, _assume, self.analyzer)
+        in_parts = edge_in_parts(var, body, plan.terms, _assume, self.idle, self.analyzer)
         return fresh_copy(body) if in_parts is None else in_parts
 
     def versions(self, split: For | LetStmt) -> Stmt:

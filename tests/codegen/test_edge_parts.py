@@ -438,3 +438,38 @@ def main(C: T.Buffer((64,)), n: T.int32):
         made = np.zeros(64, np.float32)
         built(made, n)
         np.testing.assert_array_equal(made, np.clip(n - np.arange(64), 0, 3))
+
+
+def sums_by_lanes(kind: str, wide: int, around: int) -> Schedule:
+    """Returns sums of a matrix padded by ``around`` at both sides of its rows, ``wide`` lanes at a time."""
+    n = te.size_var("n")
+    x = te.placeholder((n, n), name="x")
+    r, c = te.reduce_axis((0, n), name="r"), te.reduce_axis((0, n + 2 * around), name="c")
+    combine = {"sum": te.sum, "max": te.max}[kind]
+    at = c - around
+    value = te.if_then_else(te.all(at >= 0, at < n), x[r, at], 0.25) if around else x[r, c]
+    sch = Schedule(te.create_prim_func([x, te.compute((), lambda: combine(value * value, axis=[r, c]), name="y")]))
+    block = sch.get_block("y")
+    _, columns = sch.get_loops(block)
+    partial = sch.rfactor(sch.split(columns, [None, wide])[1], 0)
+    sch.set_scope(partial, 0, "local")
+    sch.vectorize(sch.get_loops(partial)[2])
+    start = sch.decompose_reduction(partial, sch.get_loops(partial)[0])
+    sch.vectorize(sch.get_loops(start)[0])
+    return sch
+
+
+@pytest.mark.parametrize("around", [0, 1, 5, 20])
+@pytest.mark.parametrize(("kind", "wide"), [("sum", 64), ("max", 32), ("sum", 16)])
+def test_sums_of_a_row_end_in_vectors_of_their_own(kind: str, wide: int, around: int) -> None:
+    sch = sums_by_lanes(kind, wide, around)
+    text = hoisted(sch.func)
+    assert ("_left" in text) == (wide > 16)
+    module = tw.build(sch, ONE)
+    for n in (0, 1, 2, 11, 15, 16, 17, 31, 33, 54, 62, 63, 64, 65, 90, 128, 129):
+        x = RNG.standard_normal((n, n), np.float32)
+        y = np.full((), 7.0, np.float32)
+        module(x, y)
+        wide_x = np.pad(x, ((0, 0), (around, around)), constant_values=0.25).astype(np.float64) ** 2
+        right = wide_x.sum() if kind == "sum" else wide_x.max(initial=-np.inf)
+        np.testing.assert_allclose(y, right, rtol=1e-5)
