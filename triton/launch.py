@@ -384,7 +384,7 @@ class _Launch:
             raise TypeError(f"{source.name}: a constant is not hashable: {e}") from None
 
     def _without_tuples(self, name: str, x: Any, single: dict[str, Any], taken: Mapping[str, Any]) -> Any:
-        """Adds an argument to the single ones, each part of a tuple under a name of its own; returns these names."""
+        """Adds an argument to the single ones, the parts of a tuple by names of their own, which it returns."""
         if not isinstance(x, tuple) or is_constant(self.source, name, x):
             single[name] = x
             return name
