@@ -38,7 +38,7 @@ __all__ = [
 
 
 def fresh_copy(
-    stmt: Stmt | PrimFunc,
+    stmt: Stmt | PrimFunc | Expr,
     values: Mapping[Var, Expr] | None = None,
     rename: Callable[[str], str] | None = None,
     outside: Container[Var] | None = None,

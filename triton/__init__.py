@@ -12,7 +12,16 @@ from __future__ import annotations
 from . import language, testing
 from .autotuning import Autotuner, Config, Heuristics, autotune, heuristics
 from .kernel_source import KernelError
-from .launch import CompiledKernel, JitFunction, cdiv, jit, next_power_of_2, set_allocator, set_target
+from .launch import (
+    CompiledKernel,
+    JitFunction,
+    cdiv,
+    constexpr_function,
+    jit,
+    next_power_of_2,
+    set_allocator,
+    set_target,
+)
 
 __all__ = [
     "Autotuner",
@@ -23,6 +32,7 @@ __all__ = [
     "KernelError",
     "autotune",
     "cdiv",
+    "constexpr_function",
     "heuristics",
     "jit",
     "language",

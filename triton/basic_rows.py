@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any, NoReturn
 
 from ..tir.expr import Select, const
@@ -87,49 +88,21 @@ def zeros_like(k: KernelBuilder, input: BlockValue) -> BlockValue:
     return broadcast(k.constant(0, input.dtype), input.shape)
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------
-
-_CACHES = ("", ".ca", ".cg", ".cv", ".cs", ".wb", ".wt")
-_EVICTIONS = ("", "evict_first", "evict_last", "evict_normal")
-
-
-def _hints(cache_modifier: str, eviction_policy: str) -> None:
-    """Raises ValueError for a hint that Triton does not know. Hints change no value, and processors need none."""
-    if cache_modifier not in _CACHES:
-        raise ValueError(f"cache_modifier {cache_modifier!r}; there are {', '.join(_CACHES[1:])}")
-    if eviction_policy not in _EVICTIONS:
-        raise ValueError(f"eviction_policy {eviction_policy!r}; there are {', '.join(_EVICTIONS[1:])}")
-
-
-@builtin
-def load(
-    k: KernelBuilder, pointer: BlockValue, mask: Any = None, other: Any = None, boundary_check: Any = (),
-    padding_option: str = "", cache_modifier: str = "", eviction_policy: str = "", volatile: bool = False,
-) -> BlockValue:  # fmt: skip
-    """Return what a block of pointers points to; ``other`` (or 0) where the mask does not hold."""
-    _hints(cache_modifier, eviction_policy)
-    if boundary_check or padding_option:
-        raise TypeError("boundary_check and padding_option are for block pointers, which Triton removed; use mask=")
-    if not isinstance(pointer, BlockValue):
-        raise TypeError(f"load reads through pointers, not {pointer!r}")
-    return k.load(pointer, mask, other)
-
-
-@member
-def store(
-    k: KernelBuilder, pointer: BlockValue, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
-    eviction_policy: str = "",
-) -> None:  # fmt: skip
-    """Write a block through pointers, converted to their type, where the mask holds."""
-    _hints(cache_modifier, eviction_policy)
-    if boundary_check:
-        raise TypeError("boundary_check is for block pointers, which Triton removed; use mask=")
-    if not isinstance(pointer, BlockValue):
-        raise TypeError(f"store writes through pointers, not {pointer!r}")
-    k.store(pointer, value, mask)
-
-
 # -- element-wise ------------------------------------------------------------------------------------------------------
+
+
+class PropagateNan(Enum):
+    """What the larger or smaller one of a number and NaN is: the number (``NONE``), or NaN (``ALL``)."""
+
+    NONE = 0
+    ALL = 0xFFFF
+
+
+def _of_nan(propagate_nan: Any) -> str:
+    """Returns the end of an operator's name that says what it makes of NaN."""
+    if not isinstance(propagate_nan, PropagateNan):
+        raise TypeError(f"propagate_nan is tl.PropagateNan.NONE or ALL, not {propagate_nan!r}")
+    return " or nan" if propagate_nan is PropagateNan.ALL else ""
 
 
 @builtin
@@ -139,15 +112,15 @@ def where(k: KernelBuilder, condition: Any, x: Any, y: Any) -> BlockValue:
 
 
 @builtin
-def maximum(k: KernelBuilder, x: Any, y: Any) -> BlockValue:
-    """Return the larger element of two blocks."""
-    return k.binary("maximum", x, y)
+def maximum(k: KernelBuilder, x: Any, y: Any, propagate_nan: PropagateNan = PropagateNan.NONE) -> BlockValue:
+    """Return the larger element of two blocks; of a number and NaN the number, unless ``propagate_nan`` is ``ALL``."""
+    return k.binary("maximum" + _of_nan(propagate_nan), x, y)
 
 
 @builtin
-def minimum(k: KernelBuilder, x: Any, y: Any) -> BlockValue:
-    """Return the smaller element of two blocks."""
-    return k.binary("minimum", x, y)
+def minimum(k: KernelBuilder, x: Any, y: Any, propagate_nan: PropagateNan = PropagateNan.NONE) -> BlockValue:
+    """Return the smaller element of two blocks; of a number and NaN the number, unless ``propagate_nan`` is ``ALL``."""
+    return k.binary("minimum" + _of_nan(propagate_nan), x, y)
 
 
 @builtin
@@ -169,9 +142,10 @@ def mul(k: KernelBuilder, x: Any, y: Any, sanitize_overflow: bool = True) -> Blo
 
 
 @builtin
-def clamp(k: KernelBuilder, x: Any, min: Any, max: Any) -> BlockValue:
-    """Return each element, but at least ``min`` and at most ``max``."""
-    return k.binary("minimum", k.binary("maximum", x, min), max)
+def clamp(k: KernelBuilder, x: Any, min: Any, max: Any, propagate_nan: PropagateNan = PropagateNan.NONE) -> BlockValue:
+    """Return each element, but at least ``min`` and at most ``max``; NaN is ``min``, unless ``propagate_nan`` is ``ALL``."""
+    how = _of_nan(propagate_nan)
+    return k.binary("minimum" + how, k.binary("maximum" + how, x, min), max)
 
 
 @member
@@ -465,7 +439,7 @@ def _summable(t: DType) -> DType:
     """Returns the type of a sum by Triton's rules: integers of fewer than 32 bits have 32."""
     if t.is_bool or (t.is_int and t.bits < 32):
         return int32 if t.is_bool or t.is_signed else uint32
-    return float32 if t == "bfloat16" else t
+    return float32 if t == "bfloat16" or t.is_storage else t
 
 
 def _comparable(t: DType) -> DType:

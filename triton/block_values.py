@@ -24,6 +24,7 @@ from ..tir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Let,
     Max,
     Min,
     Mul,
@@ -35,7 +36,7 @@ from ..tir.expr import (
     Var,
     const,
 )
-from ..tir.expr.dtype import BOOL, DType
+from ..tir.expr.dtype import BOOL, DType, max_value, round_float
 from ..tir.expr.intrinsics import operation_named
 from ..tir.expr.op import index_like, max_, min_, truncdiv, truncmod
 from ..tir.stmt import Buffer
@@ -152,6 +153,11 @@ def promoted(a: DType, b: DType, weak_a: bool = False, weak_b: bool = False, div
         weak, strong = (a, b) if weak_a else (b, a)
         if _kind(weak) <= _kind(strong):
             a = b = strong
+    if a == b and not division:
+        return a
+    for t in (a, b):
+        if t.is_storage:
+            raise TypeError(f"{a} and {b} together; convert the {t} with .to(tl.float32) first")
     if "float64" in (a, b):
         return DType("float64")
     if division and (a.is_float or b.is_float):
@@ -207,13 +213,20 @@ def broadcast(value: BlockValue, shape: tuple[int, ...]) -> BlockValue:
 
 
 def converted(e: Expr, dtype: DType) -> Expr:
-    """Return an expression as data of a type."""
+    """Return an expression as data of a type. What is too large for a float8 becomes its largest number, as on GPUs."""
     if e.dtype == dtype:
         return e
-    if isinstance(e, IntImm) and dtype.is_float:
-        return FloatImm(float(e.value), dtype)
+    if isinstance(e, (IntImm, FloatImm)) and dtype.is_float:
+        number = float(e.value)
+        if dtype.is_storage and number == number:
+            number = max(-max_value(dtype), min(number, max_value(dtype)))
+        return FloatImm(round_float(number, dtype), dtype)
     if dtype.is_bool:
         return e != const(0, e.dtype) if not isinstance(e, (IntImm, FloatImm)) else IntImm(int(e.value != 0), BOOL)
+    if dtype.is_storage and e.dtype.is_float and not e.dtype.is_storage:
+        high = FloatImm(max_value(dtype), e.dtype)
+        low = FloatImm(-high.value, e.dtype)
+        return computed_once(e, lambda x: Select(x > high, high, Select(x < low, low, x)).astype(dtype))
     return e.astype(dtype)
 
 
@@ -247,6 +260,34 @@ def is_not_negative(e: Expr, known: set[Var]) -> bool:
     return isinstance(e, Cast) and is_not_negative(e.value, known)
 
 
+def better_number(
+    better: Callable[[Any, Any], Expr], any_nan: Callable[[Any, Any], Expr]
+) -> Callable[[Any, Any], Expr]:
+    """Return the extreme of two values that is NaN only where both are; of integers it is ``any_nan``'s."""
+
+    def extreme(a: Expr, b: Expr) -> Expr:
+        if not a.dtype.is_float:
+            return any_nan(a, b)
+        if isinstance(b, FloatImm) and b.value == b.value:
+            return computed_once(a, lambda x: Select(better(x, b), x, b))
+        return computed_once(
+            a, lambda x: computed_once(b, lambda y: Select(operation_named("isnan")(y), x, Select(better(x, y), x, y)))
+        )
+
+    return extreme
+
+
+def computed_once(e: Expr, use: Callable[[Expr], Expr]) -> Expr:
+    """Returns what ``use`` makes of a value that it names several times."""
+    if isinstance(e, (Var, FloatImm)):
+        return use(e)
+    var = Var("x", e.dtype)
+    return Let(var, e, use(var))
+
+
+larger_number = better_number(operator.gt, max_)
+smaller_number = better_number(operator.lt, min_)
+
 ARITHMETIC: dict[str, Callable[[Any, Any], Expr]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -257,8 +298,10 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Expr]] = {
     "^": lambda a, b: COMPARISONS["!="](a, b) if a.dtype.is_bool else a ^ b,
     "<<": operator.lshift,
     ">>": operator.rshift,
-    "minimum": min_,
-    "maximum": max_,
+    "minimum": smaller_number,
+    "maximum": larger_number,
+    "minimum or nan": min_,
+    "maximum or nan": max_,
 }
 """The operators whose meaning does not depend on the kind of their operands."""
 

@@ -10,9 +10,11 @@ A wrong one is noted in ``faults``, one number for each access of the source, an
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf, nan
 from typing import Any
 
 from ..tir.analysis.simplify import simplify
@@ -28,6 +30,7 @@ from ..tir.expr import (
     Max,
     Min,
     Mul,
+    Not,
     Ramp,
     Select,
     Sub,
@@ -46,7 +49,7 @@ from ..tir.expr import (
     transform,
     vars_in,
 )
-from ..tir.expr.dtype import BOOL, DType
+from ..tir.expr.dtype import BOOL, DType, max_value, min_value
 from ..tir.expr.intrinsics import operation_named
 from ..tir.stmt import (
     Allocate,
@@ -68,15 +71,18 @@ from .block_values import (
     broadcast,
     broadcast_make,
     broadcast_shape,
+    computed_once,
     converted,
     element,
     guarded,
     is_index,
     is_not_negative,
+    larger_number,
     of_expression,
     promoted,
     quotient,
     remainder,
+    smaller_number,
     type_of_number,
 )
 
@@ -115,7 +121,7 @@ class ProductValue(BlockValue):
     __slots__ = ("a", "added", "b", "builder")
 
     def __init__(self, builder: KernelBuilder, a: Buffer, b: Buffer, added: BlockValue | None, dtype: DType) -> None:
-        shape = (int(a.shape[0]), int(b.shape[1]))  # type: ignore[call-overload]
+        shape = tuple([int(n) for n in (*a.shape[:-1], b.shape[-1])])  # type: ignore[call-overload]
         super().__init__(shape, dtype, self._made, KEEP_FROM, () if added is None else added.reads)
         self.builder, self.a, self.b, self.added = builder, a, b, added
 
@@ -124,9 +130,13 @@ class ProductValue(BlockValue):
         return self.make(lanes)
 
 
+ASSERTS = "asserts"
+"""What a site does that is an assertion."""
+
+
 @dataclass(frozen=True)
 class AccessSite:
-    """One access of the source: what it does, the argument, and the place in the source."""
+    """One access or assertion of the source: what it does, the argument or message, and the place."""
 
     verb: str
     argument: str
@@ -288,6 +298,8 @@ class KernelBuilder:
         division = op in ("/", "//", "%")
         weak = [isinstance(x, (bool, int, float)) for x in (left, right)]
         dtype = promoted(a.dtype, b.dtype, weak[0], weak[1], division)
+        if dtype.is_storage:
+            raise TypeError(f"{op} of {a.type_text()}, which is only kept; convert it with .to(tl.float32) first")
         if op == "/" and not dtype.is_float:
             dtype = FLOAT32
         if op == "//" and dtype.is_float:
@@ -349,6 +361,8 @@ class KernelBuilder:
         """Return an operation of one number, such as ``exp``, of each element. Integers are converted to float32; floats of
         fewer bits are computed in float32."""
         dtype = value.dtype if value.dtype.is_float else FLOAT32
+        if dtype.is_storage:
+            raise TypeError(f"{name} of {value.type_text()}, which is only kept; convert it with .to(tl.float32) first")
         inner = FLOAT32 if dtype.bits < 32 else dtype
         row = operation_named(name)
         exact = self.data(self.data(value, value.dtype), inner)
@@ -561,11 +575,36 @@ class KernelBuilder:
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
-    def new_site(self, verb: str, pointer: BlockValue) -> int:
-        """Return the number of an access of the source."""
-        assert pointer.pointer is not None
-        self.sites.append(AccessSite(verb, pointer.pointer.name, self.place()))
+    def new_site(self, verb: str, what: str) -> int:
+        """Return the number of an access or an assertion of the source."""
+        self.sites.append(AccessSite(verb, what, self.place()))
         return len(self.sites) - 1
+
+    def check_condition(self, condition: BlockValue, mask: BlockValue | None, message: str) -> None:
+        """Note that a condition is false for an element, where the mask holds."""
+        site = self.new_site(ASSERTS, message)
+        parts = [self.data(v, BOOL) for v in (condition, mask) if v is not None]
+        shape = broadcast_shape(*[v.shape for v in parts])
+        makes = [broadcast_make(v, shape) for v in parts]
+
+        def note(lanes: Lanes) -> Stmt:
+            wrong, *where = [make(lanes) for make in makes]
+            return IfThenElse(all_(*where, Not(wrong)), self.noted(site, const(1, DType("int64"))))
+
+        self.emit(self.scalar_nest(shape, note))
+
+    def noted(self, site: int, number: Expr) -> Stmt:
+        """Return the statement that notes a number for an access or an assertion."""
+        return BufferStore(self.faults, number, (const(site, self.faults.shape[0].dtype),))
+
+    def scalar_nest(self, shape: Sequence[int], body: Callable[[Lanes], Stmt]) -> Stmt:
+        """Return ``body`` for all elements of a shape, one after another."""
+        lanes = [Var(f"i{n}", self.index) if size > 1 else self.number(0) for n, size in enumerate(shape)]
+        out = body(tuple(lanes))
+        for var, size in reversed(list(zip(lanes, shape, strict=True))):
+            if isinstance(var, Var):
+                out = For(var, self.number(0), self.number(size), "serial", out)
+        return out
 
     def fault(self, offset: Expr, extent: Expr, allowed: Expr | None) -> tuple[Expr, Expr]:
         """Return whether an element lies outside of its argument, where the mask holds, and the number that says which."""
@@ -578,7 +617,7 @@ class KernelBuilder:
         """Note the access of an element outside of its argument, where the mask holds."""
         argument = pointer.pointer
         assert argument is not None
-        site = self.new_site(verb, pointer)
+        site = self.new_site(verb, argument.name)
         shape = pointer.shape if mask is None else broadcast_shape(pointer.shape, mask.shape)
         make = broadcast_make(pointer, shape)
         masked = None if mask is None else broadcast_make(mask, shape)
@@ -587,7 +626,7 @@ class KernelBuilder:
         sizes = {v: n for v, n in zip(lanes, shape, strict=True) if isinstance(v, Var)}
         offset = make(lanes)
         wrong, noted = self.fault(offset, extent, None if masked is None else masked(lanes))
-        note: Stmt = IfThenElse(wrong, BufferStore(self.faults, noted, (const(site, self.faults.shape[0].dtype),)))
+        note: Stmt = IfThenElse(wrong, self.noted(site, noted))
         for var, size in reversed(sizes.items()):
             note = For(var, self.number(0), self.number(size), "serial", note)
         ends = self.ends(offset, sizes)
@@ -695,8 +734,8 @@ class KernelBuilder:
         dtype = value.dtype
         inner = inner_type(dtype)
         exact = self.cast_data(value, inner)
-        kind, first, across = REDUCTIONS[op]
-        start = const(first(inner), inner)
+        kind, first, across = reduction_of(op, inner)
+        start = const(first, inner)
         kept_shape = tuple(n for d, n in enumerate(value.shape) if d != axis)
         out = self.allocated(kept_shape, inner, "reduced")
         size = value.shape[axis]
@@ -712,11 +751,14 @@ class KernelBuilder:
             )
             lane, step = Var("lane", self.index), Var("step", self.index)
             partial = Buffer("partial", (self.number(width),), inner, "local")
+            without_nan = NAN_FREE.get(across)
+            beyond = start if without_nan is None else const(without_nan[1], inner)
             k = lane if steps == 1 else step * self.number(width) + lane
-            clear = For(lane, self.number(0), self.number(width), "vectorized", BufferStore(partial, start, (lane,)))
+            clear = For(lane, self.number(0), self.number(width), "vectorized", BufferStore(partial, beyond, (lane,)))
             v = Var("lane", self.index)
             k = v if steps == 1 else step * self.number(width) + v
-            joined = BufferStore(partial, kind(element(partial, (v,)), at(rows, k)), (v,))
+            step_kind = kind if without_nan is None else without_nan[0]
+            joined = BufferStore(partial, step_kind(element(partial, (v,)), at(rows, k)), (v,))
             each: Stmt = For(v, self.number(0), self.number(width), "vectorized", joined)
             if steps > 1:
                 each = For(step, self.number(0), self.number(steps), "serial", each)
@@ -724,6 +766,13 @@ class KernelBuilder:
             if across:
                 whole = BufferLoad(partial, (Ramp(self.number(0), self.number(1), width),))
                 end: Stmt = BufferStore(out, operation_named(across)(whole), place)
+                if without_nan is not None:  # no number was better: whether there was any
+                    n = Var("n", self.index)
+                    joined = BufferStore(out, kind(element(out, place), at(rows, n)), place)
+                    again = For(n, self.number(0), self.number(size), "serial", joined)
+                    end = seq(
+                        end, IfThenElse(element(out, place).equal(beyond), seq(BufferStore(out, start, place), again))
+                    )
             else:
                 n = Var("n", self.index)
                 end = seq(
@@ -761,8 +810,8 @@ class KernelBuilder:
     def operand(self, value: BlockValue, dtype: DType, name: str) -> Buffer:
         """Return a factor of a product in memory, in the type of the sum."""
         held = value.buffer
-        if held is not None and held.dtype == dtype and held.scope != "global" and not value.reads and held.ndim == 2:
-            lanes = (Var("i", self.index), Var("j", self.index))
+        if held is not None and held.dtype == dtype and held.scope != "global" and not value.reads:
+            lanes = tuple([Var("i", self.index) for _ in value.shape])
             e = value.make(lanes)
             if isinstance(e, BufferLoad) and e.indices == lanes:
                 return held
@@ -773,11 +822,13 @@ class KernelBuilder:
 
     def dot(self, a: BlockValue, b: BlockValue, acc: Any, dtype: DType | None) -> BlockValue:
         """Return the matrix product of two blocks, plus ``acc``."""
-        if len(a.shape) != 2 or len(b.shape) != 2 or a.shape[1] != b.shape[0]:
+        rank = len(a.shape)
+        if rank not in (2, 3) or len(b.shape) != rank or a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-2]:
             raise ValueError(
-                f"dot of {a.type_text()} and {b.type_text()}: the columns of the first are the rows of the second"
+                f"dot of {a.type_text()} and {b.type_text()}: the columns of the first are the rows of the second, with two "
+                "dimensions, or three of which the first is a batch"
             )
-        if a.dtype != b.dtype:
+        if a.dtype != b.dtype and not (a.dtype.is_storage and b.dtype.is_storage):
             raise TypeError(f"dot of {a.type_text()} and {b.type_text()}: both have one type")
         if not a.dtype.is_float and a.dtype not in ("int8", "uint8"):
             raise TypeError(f"dot of {a.type_text()}; it multiplies floats and integers of 8 bits")
@@ -785,14 +836,20 @@ class KernelBuilder:
         added = None
         if acc is not None:
             added = self.value(acc)
-            if added.shape != (a.shape[0], b.shape[1]):
+            if added.shape != (*a.shape[:-1], b.shape[-1]):
                 raise ValueError(
-                    f"dot adds to {added.type_text()}, and the product has the shape {[a.shape[0], b.shape[1]]}"
+                    f"dot adds to {added.type_text()}, and the product has the shape {[*a.shape[:-1], b.shape[-1]]}"
                 )
             dtype = added.dtype if dtype is None else dtype
             added = added if added.dtype == total else self.cast_data(added, total)
-        left, right = self.operand(a, total, "left"), self.operand(b, total, "right")
-        product = ProductValue(self, left, right, added, total)
+        largest = max(abs(int(min_value(a.dtype))), int(max_value(a.dtype))) if total.is_int else 0
+        if total.is_int and largest**2 * a.shape[-1] <= 2**24:  # float32 holds each sum exactly, and multiplies faster
+            left, right = self.operand(a, FLOAT32, "left"), self.operand(b, FLOAT32, "right")
+            exact = self.cast_data(ProductValue(self, left, right, None, FLOAT32), total)
+            product: BlockValue = exact if added is None else self.binary("+", exact, added)
+        else:
+            left, right = self.operand(a, total, "left"), self.operand(b, total, "right")
+            product = ProductValue(self, left, right, added, total)
         return product if dtype in (None, total) else self.cast_data(product, dtype)  # type: ignore[arg-type]
 
     def with_product(self, a: BlockValue, b: BlockValue, dtype: DType) -> BlockValue | None:
@@ -810,18 +867,21 @@ class KernelBuilder:
 
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:
         """Add the product of two blocks in memory to a third. Tiles of the result stay in registers along the sum."""
-        rows, inner, columns = int(a.shape[0]), int(a.shape[1]), int(b.shape[1])  # type: ignore[call-overload]
+        rows, inner, columns = [int(n) for n in (*a.shape[-2:], b.shape[-1])]  # type: ignore[call-overload]
         lanes = max(1, self.register_lanes * 32 // max(32, out.dtype.bits))
         width = min(columns, 2 * lanes)
         height = min(rows, 8 if self.register_lanes >= 16 else 4)
         i0, j0, k, i1, j1 = (Var(name, self.index) for name in ("i0", "j0", "k", "i1", "j1"))
         i, j = i0 * self.number(height) + i1, j0 * self.number(width) + j1
-        body: Stmt = BufferStore(out, element(out, (i, j)) + element(a, (i, k)) * element(b, (k, j)), (i, j))
+        batch = Var("g", self.index)
+        lead: Lanes = (batch,) if a.ndim == 3 else ()
+        at, left, right = (*lead, i, j), (*lead, i, k), (*lead, k, j)
+        body: Stmt = BufferStore(out, element(out, at) + element(a, left) * element(b, right), at)
         loops = ((i0, rows // height, "serial"), (j0, columns // width, "serial"), (k, inner, "serial"),
                  (i1, height, "unrolled"), (j1, width, "vectorized"))  # fmt: skip
         for var, size, kind in reversed(loops):
             body = For(var, self.number(0), self.number(size), kind, body)
-        self.emit(body)
+        self.emit(For(batch, self.number(0), a.shape[0], "serial", body) if lead else body)
 
 
 def inner_type(dtype: DType) -> DType:
@@ -833,14 +893,37 @@ def _no_function(*_: Any) -> Any:
     raise AssertionError("a builder without a reader calls no functions")
 
 
-REDUCTIONS: dict[str, tuple[Callable[[Expr, Expr], Expr], Callable[[DType], Any], str]] = {
-    "sum": (lambda a, b: a + b, lambda t: 0, "vector_reduce_add"),
-    "max": (max_, max_identity, "vector_reduce_max"),
-    "min": (min_, min_identity, "vector_reduce_min"),
-    "xor_sum": (lambda a, b: a ^ b, lambda t: 0, ""),
-    "or": (lambda a, b: a | b, lambda t: 0, ""),
+def _if_better(better: Callable[[Any, Any], Expr]) -> Callable[[Expr, Expr], Expr]:
+    """Returns the function that takes a value over another one where it is better. NaN never is."""
+    return lambda old, e: computed_once(e, lambda x: Select(better(x, old), x, old))
+
+
+NAN_FREE: dict[str, tuple[Callable[[Expr, Expr], Expr], float]] = {
+    "vector_reduce_fmax": (_if_better(operator.gt), -inf),
+    "vector_reduce_fmin": (_if_better(operator.lt), inf),
 }
-"""The reductions: how two values are combined, the value of none, and the operation across the lanes of a vector."""
+"""How the lanes of a vector collect the extreme of the numbers, so that none of them is NaN: how, and from which value on."""
+
+Combination = tuple[Callable[[Expr, Expr], Expr], Any, str]
+
+
+def reduction_of(op: str, dtype: DType) -> Combination:
+    """Return how a reduction combines two values, the value of none, and the operation across the lanes of a vector.
+
+    The extreme of floats is that of the numbers, and NaN where there is none.
+    """
+    if dtype.is_float and op in ("max", "min"):
+        largest = op == "max"
+        kind = larger_number if largest else smaller_number
+        return kind, nan, "vector_reduce_fmax" if largest else "vector_reduce_fmin"
+    rows: dict[str, Combination] = {
+        "sum": (operator.add, 0, "vector_reduce_add"),
+        "max": (max_, max_identity(dtype), "vector_reduce_max"),
+        "min": (min_, min_identity(dtype), "vector_reduce_min"),
+        "xor_sum": (operator.xor, 0, ""),
+        "or": (operator.or_, 0, ""),
+    }
+    return rows[op]
 
 
 def _is_remainder(n: Any, index: DType, lanes: Container[Var]) -> bool:

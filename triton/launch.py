@@ -23,7 +23,7 @@ from ..tir.expr.dtype import DType
 from ..tir.stmt import Buffer, For, PrimFunc, Stmt, replace_buffers
 from .basic_rows import cdiv as _cdiv_row
 from .block_values import BlockValue, PointerArgument, of_expression
-from .kernel_builder import AccessSite, KernelBuilder, NeedsWideIndices
+from .kernel_builder import ASSERTS, AccessSite, KernelBuilder, NeedsWideIndices
 from .kernel_source import KernelSource
 from .memory_rows import make_tensor_descriptor
 from .quick_launch import QuickForm, exact, form_of, quick_key
@@ -74,13 +74,17 @@ class CompiledKernel:
         """Return whether the globals that the kernel was compiled with are still the same."""
         return all([use.is_current() for use in self.uses])
 
-    def fault(self, faults: np.ndarray[Any, Any]) -> IndexError:
-        """Return the error that says which accesses were outside of their arguments."""
-        lines = []
+    def fault(self, faults: np.ndarray[Any, Any]) -> Exception:
+        """Return the error that says which assertions did not hold, or which accesses were outside of their arguments."""
+        lines, broken = [], []
         for site, noted in zip(self.sites, faults.tolist(), strict=True):
-            if noted:
+            if noted and site.verb == ASSERTS:
+                broken.append(f"{site.argument or 'an assertion does not hold'}\n    {site.place}")
+            elif noted:
                 at = noted - 1 if noted > 0 else noted
                 lines.append(f"{site.verb} {site.argument}[{at}], outside of its elements\n    {site.place}")
+        if broken:
+            return AssertionError(f"{self.name}: {'; '.join(broken)}")
         return IndexError(
             f"{self.name} {'; it '.join(lines)}\nA mask leaves out what lies outside; those elements were skipped."
         )
@@ -116,7 +120,8 @@ class JitFunction:
 
         ``grid`` has one to three sizes, or is a function of the arguments by name that gives them. Arrays are changed in place.
 
-        Raises IndexError after the run when a program accessed an element outside of an array.
+        Raises IndexError after the run when a program accessed an element outside of an array, and AssertionError when
+        an assertion did not hold.
         """
         if not warmup and "target" not in named and _default is None:
             for form in self.quick:
@@ -220,6 +225,11 @@ def _next_power_of_2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+def constexpr_function(function: Callable[..., Any]) -> Any:
+    """Return a function that kernels may call on what is known when they are compiled. On the host it is Python's own."""
+    return _ConstantFunction(function, None)
+
+
 cdiv = _ConstantFunction(_cdiv, _cdiv_row)
 next_power_of_2 = _ConstantFunction(_next_power_of_2, None)
 
@@ -263,7 +273,16 @@ class _Array:
         else:
             flat = x.as_strided((_reach(name, x.shape, x.stride()),), (1,))
         self.count = flat.numel()
-        self.array = flat.numpy() if self.dtype in _NUMPY_TYPES else flat
+        self.array = flat.numpy() if self.dtype in _NUMPY_TYPES else _bits(flat, self.dtype)
+
+
+def _bits(flat: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """Returns a tensor of a type that NumPy lacks as the integers of its bits, in the same memory."""
+    import torch
+
+    wide = DType(dtype).bytes == 2
+    bits: np.ndarray[Any, Any] = flat.view(torch.int16 if wide else torch.uint8).numpy()
+    return bits.view(np.uint16) if wide else bits
 
 
 @functools.cache
@@ -304,9 +323,13 @@ class _Launch:
         self.windows: dict[str, TensorDescriptor] = {}
         self.scalars: dict[str, int | float] = {}
         self.constants: dict[str, Any] = {}
+        self.tuples: dict[str, Any] = {}
         parts: list[Any] = []
         wide = grid[0] * grid[1] * grid[2] >= _NARROW
+        single: dict[str, Any] = {}
         for name, x in bound.items():
+            self.tuples[name] = self._without_tuples(name, x, single, bound)
+        for name, x in single.items():
             kind = type(x)
             if is_constant(source, name, x):
                 self.constants[name] = x
@@ -349,6 +372,7 @@ class _Launch:
         self.rank = rank
         self.key: Key = (
             tuple(parts),
+            tuple(single) if len(single) > len(bound) else None,
             wide,
             rank,
             tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
@@ -358,6 +382,19 @@ class _Launch:
             hash(self.key)
         except TypeError as e:
             raise TypeError(f"{source.name}: a constant is not hashable: {e}") from None
+
+    def _without_tuples(self, name: str, x: Any, single: dict[str, Any], taken: Mapping[str, Any]) -> Any:
+        """Adds an argument to the single ones, the parts of a tuple by names of their own, which it returns."""
+        if not isinstance(x, tuple) or is_constant(self.source, name, x):
+            single[name] = x
+            return name
+        names = []
+        for n, part in enumerate(x):
+            own = f"{name}_{n}"
+            while own in taken or own in single:
+                own += "_"
+            names.append(self._without_tuples(own, part, single, taken))
+        return tuple(names)
 
     def _groups(self) -> list[tuple[list[str], int]]:
         """Returns the arrays that share memory, with the address where it begins."""
@@ -425,8 +462,6 @@ class _Launch:
             handle, extent = Var(group[0], "handle"), Var(f"n_{group[0]}", index)
             known.add(extent)
             dtype = DType(self.arrays[group[0]].dtype)
-            if dtype.is_storage:
-                raise TypeError(f"{self.source.name}: arrays of {dtype} are not known in kernels yet")
             buffers[handle] = buffer = Buffer(group[0], (extent,), dtype, data_alignment=dtype.bytes)
             params.append(handle)
             where += [(n, buffer, Var(f"start_{n}", index) if len(group) > 1 else None) for n in group]
@@ -479,7 +514,8 @@ class _Launch:
                     builder, names[name], extents, steps, tuple(window.block_shape), window.padding
                 )
             reader = KernelReader(builder)
-            reader.call(self.source, {n: names[n] for n in self.source.signature.parameters})
+            bound = {n: _named_parts(self.tuples[n], names) for n in self.source.signature.parameters}
+            reader.call(self.source, bound)
         return inner.statement(), tuple(reader.outside)
 
 
@@ -585,14 +621,17 @@ def _threads(target: Target, warps: int) -> int:
     return warps * WARP
 
 
+def _named_parts(form: Any, names: Mapping[str, Any]) -> Any:
+    """Returns the values of names in the form of a tuple."""
+    return tuple([_named_parts(part, names) for part in form]) if isinstance(form, tuple) else names[form]
+
+
 def _always(e: Any) -> Callable[[Any], Any]:
     return lambda _: e
 
 
 def _memory(start: int, count: int, like: Any) -> Any:
     """Returns the elements from an address on as an array, which is used while the arrays that own them live."""
-    if not isinstance(like, np.ndarray):
-        raise TypeError("arrays of this type overlap in parts")
     holder = type(
         "_Held",
         (),
@@ -606,6 +645,7 @@ __all__ = [
     "JitFunction",
     "cdiv",
     "constexpr",
+    "constexpr_function",
     "jit",
     "next_power_of_2",
     "set_allocator",

@@ -1,4 +1,4 @@
-"""The rows of ``tl`` for memory that programs share, and for windows on tensors.
+"""The rows of ``tl`` for memory: loads and stores, atomic operations, windows on tensors and block pointers.
 
 A kernel with an atomic operation runs its programs one after another, in the order of their numbers: a program that holds a lock
 has given it back before the next one asks, and sums come out the same in each run.
@@ -110,8 +110,13 @@ class BlockWindow:
         assert self.base.pointer is not None
         return self.base.pointer.element
 
-    def places(self, k: KernelBuilder, offsets: Any) -> tuple[BlockValue, BlockValue]:
-        """Return the pointers of the block that begins at ``offsets``, and which of them lie inside."""
+    def places(
+        self, k: KernelBuilder, offsets: Any, checked: Sequence[int] | None = None
+    ) -> tuple[BlockValue, BlockValue | None]:
+        """Return the pointers of the block that begins at ``offsets``, and which of them lie inside.
+
+        ``checked``: the dimensions that are looked at, all unless given; of none the second is None.
+        """
         rank = len(self.block_shape)
         if not isinstance(offsets, tuple) or len(offsets) != rank:
             raise ValueError(f"a window of {rank} dimensions has a place by {rank} offsets, not {offsets!r}")
@@ -123,10 +128,10 @@ class BlockWindow:
             along = (1,) * n + (self.block_shape[n],) + (1,) * (rank - n - 1)
             lane = BlockValue(along, int32, lambda lanes, n=n: lanes[n])  # type: ignore[misc]
             at = k.binary("+", start, lane)
-            here = k.binary("&", k.binary(">=", at, 0), k.binary("<", at, size))
-            inside = here if inside is None else k.binary("&", inside, here)
+            if checked is None or n in checked:
+                here = k.binary("&", k.binary(">=", at, 0), k.binary("<", at, size))
+                inside = here if inside is None else k.binary("&", inside, here)
             pointer = k.binary("+", pointer, k.binary("*", at, stride))
-        assert inside is not None
         return pointer, inside
 
 
@@ -149,10 +154,73 @@ def make_tensor_descriptor(
         last = 1
     if last != 1:
         raise ValueError("the last stride of a window is the constant 1 (an argument that is 1 counts as one)")
+    return _window_on(k, base, shape, strides, sizes, float("nan") if padding_option == "nan" else 0.0)
+
+
+def _window_on(
+    k: KernelBuilder, base: BlockValue, shape: tuple[Any, ...], strides: tuple[Any, ...], sizes: tuple[int, ...],
+    outside: float,
+) -> BlockWindow:  # fmt: skip
     named = [[k.named(k.index_value(k.value(x)), "size") for x in part] for part in (shape, strides)]
     offset = k.named(BlockValue((), base.dtype, base.make, base.cost, base.reads), "first")
     start = BlockValue((), base.dtype, offset.make, 0, offset.reads, base.pointer)
-    return BlockWindow(start, tuple(named[0]), tuple(named[1]), sizes, float("nan") if padding_option == "nan" else 0.0)
+    return BlockWindow(start, tuple(named[0]), tuple(named[1]), sizes, outside)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPointer:
+    """A window on a tensor at a place, as ``tl.make_block_ptr`` makes it: what older kernels load and store through."""
+
+    window: BlockWindow
+    offsets: tuple[BlockValue, ...]
+
+    def __repr__(self) -> str:
+        return f"BlockPointer({self.window.dtype}{list(self.window.block_shape)})"
+
+    def places(self, k: KernelBuilder, boundary_check: Any) -> tuple[BlockValue, BlockValue | None]:
+        """Return the pointers of the block, and which of them lie inside by the dimensions that are checked."""
+        checked = boundary_check if isinstance(boundary_check, tuple) else (boundary_check,)
+        rank = len(self.offsets)
+        for n in checked:
+            if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < rank:
+                raise ValueError(f"boundary_check names dimensions from 0 to {rank - 1}, not {n!r}")
+        return self.window.places(k, self.offsets, checked)
+
+
+@builtin
+def make_block_ptr(
+    k: KernelBuilder, base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
+) -> BlockPointer:
+    """Return a window on a tensor at a place. Triton removed these in version 3.9; ``make_tensor_descriptor`` follows them."""
+    if not isinstance(base, BlockValue) or base.pointer is None or base.shape:
+        raise TypeError(f"a block pointer begins at one pointer, not {base!r}")
+    sizes = shape_of([block_shape])
+    rank = len(sizes)
+    for what, part in (("shape", shape), ("strides", strides), ("offsets", offsets)):
+        if not isinstance(part, tuple) or len(part) != rank:
+            raise ValueError(f"{what} of a block pointer with {rank} dimensions: {part!r}")
+    if not isinstance(order, tuple) or sorted([n for n in order if isinstance(n, int)]) != list(range(rank)):
+        raise ValueError(f"order={order!r} is no order of {rank} dimensions")
+    return BlockPointer(_window_on(k, base, shape, strides, sizes, 0.0), tuple([_offset(k, x) for x in offsets]))
+
+
+def _offset(k: KernelBuilder, x: Any) -> BlockValue:
+    value = k.value(x)
+    if value.shape:
+        raise TypeError(f"the offset of a block pointer is a single integer, not {value.type_text()}")
+    index = k.index_value(value)
+    return BlockValue((), int32, index.make, index.cost, index.reads)
+
+
+@builtin
+def advance(k: KernelBuilder, base: Any, offsets: Any) -> BlockPointer:
+    """Return a block pointer moved by an offset in each dimension."""
+    if not isinstance(base, BlockPointer):
+        raise TypeError(f"advance moves what tl.make_block_ptr makes, not {base!r}")
+    if not isinstance(offsets, tuple) or len(offsets) != len(base.offsets):
+        raise ValueError(f"a block pointer of {len(base.offsets)} dimensions moves by as many offsets, not {offsets!r}")
+    moved = [k.binary("+", old, _offset(k, by)) for old, by in zip(base.offsets, offsets, strict=True)]
+    return BlockPointer(base.window, tuple(moved))
 
 
 WINDOW_MEMBERS: dict[str, Builtin] = {}
@@ -196,3 +264,63 @@ WINDOW_MEMBERS |= {
     name: _atomic_of_window(MEMBERS[name])
     for name in ("atomic_add", "atomic_and", "atomic_max", "atomic_min", "atomic_or", "atomic_xor")
 }
+
+
+# -- loads and stores --------------------------------------------------------------------------------------------------
+
+_CACHES = ("", ".ca", ".cg", ".cv", ".cs", ".wb", ".wt")
+_EVICTIONS = ("", "evict_first", "evict_last", "evict_normal")
+
+
+def _hints(cache_modifier: str, eviction_policy: str) -> None:
+    """Raises ValueError for a hint that Triton does not know. Hints change no value, and processors need none."""
+    if cache_modifier not in _CACHES:
+        raise ValueError(f"cache_modifier {cache_modifier!r}; there are {', '.join(_CACHES[1:])}")
+    if eviction_policy not in _EVICTIONS:
+        raise ValueError(f"eviction_policy {eviction_policy!r}; there are {', '.join(_EVICTIONS[1:])}")
+
+
+@builtin
+def load(
+    k: KernelBuilder, pointer: BlockValue, mask: Any = None, other: Any = None, boundary_check: Any = (),
+    padding_option: str = "", cache_modifier: str = "", eviction_policy: str = "", volatile: bool = False,
+) -> BlockValue:  # fmt: skip
+    """Return what a block of pointers points to; ``other`` (or 0) where the mask does not hold."""
+    _hints(cache_modifier, eviction_policy)
+    if isinstance(pointer, BlockPointer):
+        if mask is not None or other is not None:
+            raise ValueError(
+                "block pointers are loaded with boundary_check= and padding_option=, not with mask= and other="
+            )
+        if padding_option not in ("", "zero", "nan"):
+            raise ValueError(f"padding_option {padding_option!r}; there are zero and nan")
+        places, inside = pointer.places(k, boundary_check)
+        padding = None if inside is None else float("nan") if padding_option == "nan" else 0
+        return k.load(places, inside, padding)
+    if boundary_check or padding_option:
+        raise TypeError(
+            "boundary_check and padding_option are for block pointers (tl.make_block_ptr); use mask= and other="
+        )
+    if not isinstance(pointer, BlockValue):
+        raise TypeError(f"load reads through pointers, not {pointer!r}")
+    return k.load(pointer, mask, other)
+
+
+@member
+def store(
+    k: KernelBuilder, pointer: BlockValue, value: Any, mask: Any = None, boundary_check: Any = (), cache_modifier: str = "",
+    eviction_policy: str = "",
+) -> None:  # fmt: skip
+    """Write a block through pointers, converted to their type, where the mask holds."""
+    _hints(cache_modifier, eviction_policy)
+    if isinstance(pointer, BlockPointer):
+        if mask is not None:
+            raise ValueError("block pointers are stored with boundary_check=, not with mask=")
+        places, inside = pointer.places(k, boundary_check)
+        k.store(places, value, inside)
+        return
+    if boundary_check:
+        raise TypeError("boundary_check is for block pointers (tl.make_block_ptr); use mask=")
+    if not isinstance(pointer, BlockValue):
+        raise TypeError(f"store writes through pointers, not {pointer!r}")
+    k.store(pointer, value, mask)

@@ -73,7 +73,7 @@ def randint4x(seed, offset, n_rounds: constexpr = 10):
     """Return four blocks of random integers of 32 bits."""
     low = cast(offset, uint32)
     high = low * 0
-    if offset.dtype.bits > 32:
+    if offset.dtype.primitive_bitwidth > 32:
         high = cast(cast(offset, uint64) >> 32, uint32)
     return philox(seed, low, high, low * 0, low * 0, n_rounds)
 

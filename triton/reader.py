@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,12 +33,13 @@ from .block_values import (
     of_expression,
     type_of_number,
 )
+from .carried import CarriedNames, is_alike, parts_of
 from .jumps import flag_of, is_unrolled
 from .kernel_builder import KEEP_FROM, KernelBuilder, NeedsWideIndices, ProductValue
 from .kernel_source import KernelError, KernelSource
 from .liveness import names_assigned, names_read
-from .memory_rows import WINDOW_MEMBERS, BlockWindow
-from .rows import MEMBERS, Builtin, constexpr, whole
+from .memory_rows import WINDOW_MEMBERS, BlockPointer, BlockWindow
+from .rows import MEMBERS, TYPE_PARTS, TYPE_TESTS, Builtin, constexpr, whole
 
 _UNARY: dict[type[ast.AST], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
@@ -125,8 +127,8 @@ class KernelReader:
         stack = [*self.held, *needed]
         while stack:
             top = stack.pop()
-            if isinstance(top, tuple):
-                stack += top
+            if isinstance(top, (tuple, BlockPointer)):
+                stack += parts_of(top)
             elif isinstance(top, BlockValue) and id(top) not in seen:
                 seen.add(id(top))
                 yield top
@@ -241,11 +243,9 @@ class KernelReader:
         """Read ``pass``."""
 
     def assertion(self, s: ast.Assert) -> None:
-        if isinstance(self.at(s.test), BlockValue):
-            raise NotImplementedError(
-                "assertions of what is computed are not known here; tl.static_assert checks constants"
-            )
-        language.static_assert.meaning(self.builder, self.at(s.test), "" if s.msg is None else self.at(s.msg))
+        test, message = self.at(s.test), "" if s.msg is None else self.at(s.msg)
+        check = language.device_assert if isinstance(test, BlockValue) else language.static_assert
+        check.meaning(self.builder, test, message)
 
     # -- branches ----------------------------------------------------------------------------------------------------
 
@@ -280,7 +280,14 @@ class KernelReader:
             cells: dict[str, Buffer] = {}
             likes: dict[str, BlockValue] = {}
             merged = dict(before)
+            carried = CarriedNames(builder.value)
             for name in changed:
+                a, b = (side.get(name, _UNSET) for side in sides)
+                if isinstance(a, (tuple, BlockPointer)) and a is not b and is_alike(a, b):
+                    carried.whole[name] = a
+            for side in sides:
+                carried.spread(side)
+            for name in [*[n for n in changed if n not in carried.whole], *carried.part_names()]:
                 a, b = (side.get(name, _UNSET) for side in sides)
                 if a is b or (not isinstance(a, BlockValue) and not isinstance(b, BlockValue) and a == b):
                     merged[name] = a
@@ -294,12 +301,14 @@ class KernelReader:
                 with builder.scope() as inner:
                     frame.names = dict(before)
                     self.block(part)
+                    carried.spread(frame.names)
                     for name, cell in cells.items():
                         builder.fill(cell, self.like(frame.names[name], likes[name]))
                 bodies.append(inner.statement())
         frame.names = merged
         for name, cell in cells.items():
             frame.names[name] = builder.read_of(cell, likes[name])
+        carried.gather(frame.names)
         builder.emit(IfThenElse(condition, bodies[0], bodies[1] if orelse or cells else None))
 
     def whole_branch(self) -> _Pushed:
@@ -410,7 +419,7 @@ class KernelReader:
                 frame.names[n] = (
                     self.moved(v, k * distance[n]) if n in moving else builder.read_of(cells[n], v, changes=True)
                 )
-            self.loop_body(s, carried)
+            self.carried_body(s, carried)
             self.carry(carried, cells, frame.names)
             if turns is not None and flag is not None:
                 turns.end(cells[flag])
@@ -423,20 +432,17 @@ class KernelReader:
         frame.names = {n: v for n, v in before.items() if n not in gone or n in carried}
         for n, v in carried.items():
             frame.names[n] = self.moved(v, passes * distance[n]) if n in moving else builder.read_of(cells[n], v)
+        carried.gather(frame.names)
 
-    def carried_names(self, s: ast.For | ast.While, target: str = "") -> dict[str, BlockValue]:
+    def carried_names(self, s: ast.For | ast.While, target: str = "") -> CarriedNames:
         """Return the names that a loop changes and reads again, with their values before it."""
         frame, head = self.frame, self.frame.source.liveness.head[s]
-        out: dict[str, BlockValue] = {}
+        out = CarriedNames(self.builder.value)
         for name in names_assigned(s.body):
-            if name == target or name not in head or name not in frame.names:
-                continue
-            value = frame.names[name]
-            if isinstance(value, (bool, int, float)):
-                value = self.builder.constant(value, type_of_number(value))
-            if not isinstance(value, BlockValue):
-                raise TypeError(f"a loop changes {name}, which is {value!r}")
-            out[name] = value
+            if name != target and name in head and name in frame.names:
+                if not isinstance(frame.names[name], (BlockValue, bool, int, float, tuple, BlockPointer)):
+                    raise TypeError(f"a loop changes {name}, which is {frame.names[name]!r}")
+                out.add(name, frame.names[name])
         return out
 
     def may_move(self, v: BlockValue) -> bool:
@@ -452,7 +458,7 @@ class KernelReader:
         return BlockValue(v.shape, v.dtype, lambda lanes: v.make(lanes) + by, v.cost + 1, v.reads, v.pointer)
 
     def tried(
-        self, s: ast.For, before: dict[str, Any], carried: dict[str, BlockValue], moving: dict[str, Var], target: str,
+        self, s: ast.For, before: dict[str, Any], carried: CarriedNames, moving: dict[str, Var], target: str,
         number: BlockValue,
     ) -> dict[str, Any]:  # fmt: skip
         """Read the body once for the values at its end, with a variable for each distance of a name."""
@@ -465,7 +471,7 @@ class KernelReader:
                 else:
                     cell = builder.allocated(v.shape, builder.index if v.pointer else v.dtype, n)
                     frame.names[n] = builder.read_of(cell, v, changes=True)
-            self.loop_body(s, carried)
+            self.carried_body(s, carried)
             ends = {n: frame.names[n] for n in carried}
             for n, v in carried.items():
                 end = self.like(ends[n], v)
@@ -514,6 +520,12 @@ class KernelReader:
         buffer = self.builder.allocated(v.shape, self.builder.index if v.pointer else v.dtype, name)
         self.builder.fill(buffer, v)
         return buffer
+
+    def carried_body(self, s: ast.For | ast.While, carried: CarriedNames) -> None:
+        """Read the body of a loop between the parts that it carries."""
+        carried.gather(self.frame.names)
+        self.loop_body(s, carried)
+        carried.spread(self.frame.names)
 
     def loop_body(self, s: ast.For | ast.While, carried: Mapping[str, Any]) -> None:
         frame, builder = self.frame, self.builder
@@ -575,12 +587,14 @@ class KernelReader:
         inside = {n: builder.read_of(cells[n], v, changes=True) for n, v in carried.items()}
         goes = builder.allocated((), BOOL, "goes")
         frame.names = {**before, **inside}
+        carried.gather(frame.names)
         self.ask(s.test, goes)
         with builder.scope() as inner:
             frame.names = {**before, **inside}
-            self.loop_body(s, carried)
+            self.carried_body(s, carried)
             self.carry(carried, cells, frame.names)
             frame.names = {**before, **inside}
+            carried.gather(frame.names)
             flag = flag_of(s)
             if flag is None:
                 self.ask(s.test, goes)
@@ -595,15 +609,16 @@ class KernelReader:
         frame.names = {n: v for n, v in before.items() if n not in gone or n in carried}
         for n, v in carried.items():
             frame.names[n] = builder.read_of(cells[n], v)
+        carried.gather(frame.names)
 
-    def tried_while(self, s: ast.While, before: dict[str, Any], carried: dict[str, BlockValue]) -> None:
+    def tried_while(self, s: ast.While, before: dict[str, Any], carried: CarriedNames) -> None:
         builder, frame = self.builder, self.frame
         with builder.attempt():
             frame.names = dict(before)
             for n, v in carried.items():
                 cell = builder.allocated(v.shape, builder.index if v.pointer else v.dtype, n)
                 frame.names[n] = builder.read_of(cell, v, changes=True)
-            self.loop_body(s, carried)
+            self.carried_body(s, carried)
             for n, v in carried.items():
                 end = self.like(frame.names[n], v)
                 if end.shape != v.shape or end.type != v.type or end.pointer is not v.pointer:
@@ -674,13 +689,13 @@ class KernelReader:
         """Return a global that a kernel may name; TypeError for one that is not known to stay the same."""
         if isinstance(found, constexpr):
             return found.value
-        if isinstance(found, (Builtin, DType, ModuleType, type(language.math), PointerType)):
+        if isinstance(found, (Builtin, DType, ModuleType, PointerType, language.PropagateNan)):
             return found
         if hasattr(found, "kernel_source") or hasattr(found, "constant_function"):
             return found
         if callable(found) and (found in _CONSTANT_FUNCTIONS or found in _NAMED_ALIKE):
             return found
-        if isinstance(found, type) and issubclass(found, (constexpr, PointerType)):
+        if isinstance(found, type) and issubclass(found, (constexpr, PointerType, language.PropagateNan)):
             return found
         raise TypeError(
             f"kernels name no global but tl.constexpr values and @triton.jit functions; {name} is {found!r}: write {name} = tl.constexpr(…)"
@@ -806,16 +821,38 @@ class KernelReader:
             raise AttributeError(
                 f"a block has no {name}; there are {', '.join(sorted([*MEMBERS, 'T', 'dtype', 'shape']))}"
             )
+        if isinstance(value, BlockPointer):
+            if name in ("dtype", "type"):
+                return PointerType(value.window.dtype)
+            if name == "advance":
+                return _Bound(language.advance, value)
+            raise AttributeError(f"a block pointer has no {name}; there are advance, dtype and type")
         if isinstance(value, BlockWindow) and name in WINDOW_MEMBERS:
             return _Bound(WINDOW_MEMBERS[name], value)
         if isinstance(value, ModuleType):
             found = getattr(value, name)
             return found if isinstance(found, ModuleType) else self.from_outside(f"{value.__name__}.{name}", found)
-        if name == "value" and not isinstance(value, PointerType):
+        if isinstance(value, (DType, PointerType)):
+            return self.of_type(value, name)
+        if name == "value":
             return value
         if isinstance(value, (int, float)) and name == "to":
             return _Bound(MEMBERS["to"], self.builder.value(value))
         return getattr(value, name)
+
+    def of_type(self, t: DType | PointerType, name: str) -> Any:
+        """Return what a kernel reads or asks of a type: ``.element_ty`` of a pointer's, ``.is_fp16()``."""
+        if name == "is_ptr":
+            return _Known(isinstance(t, PointerType))
+        if isinstance(t, PointerType):
+            if name == "element_ty":
+                return t.element_ty
+        elif name in TYPE_TESTS:
+            return _Known(TYPE_TESTS[name](t))
+        elif name in TYPE_PARTS:
+            return TYPE_PARTS[name](t)
+        known = ["element_ty", "is_ptr"] if isinstance(t, PointerType) else ["is_ptr", *TYPE_TESTS, *TYPE_PARTS]
+        raise AttributeError(f"the type {t} has no {name}; there are {', '.join(sorted(known))}")
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of a call; those that are read first are needed until all are."""
@@ -841,7 +878,12 @@ class KernelReader:
         args, named = self.arguments(node)
         if isinstance(function, _Bound):
             args, function = [function.value, *args], function.row
-        function = _NAMED_ALIKE.get(function, function) if any(isinstance(x, BlockValue) for x in args) else function
+        if isinstance(function, _Known) and not args and not named:
+            return function.answer
+        if any(isinstance(x, BlockValue) for x in args) and function in _NAMED_ALIKE:
+            if function in (min, max) and len(args) > 2 and not named:  # of more than two, one after another
+                return functools.reduce(functools.partial(_NAMED_ALIKE[function].meaning, self.builder), args)
+            function = _NAMED_ALIKE[function]
         if isinstance(function, Builtin):
             return function.meaning(self.builder, *args, **named)
         source = getattr(function, "kernel_source", None)
@@ -911,10 +953,17 @@ class _Pushed:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A method of a block or of a window."""
+    """A method of a block, a window or a block pointer."""
 
     row: Builtin
-    value: BlockValue | BlockWindow
+    value: BlockValue | BlockWindow | BlockPointer
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A method without arguments whose answer is known when the kernel is compiled."""
+
+    answer: bool
 
 
 _UNSET = object()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -19,6 +20,7 @@ int1 = BOOL
 int8, int16, int32, int64 = DType("int8"), DType("int16"), DType("int32"), DType("int64")
 uint8, uint16, uint32, uint64 = DType("uint8"), DType("uint16"), DType("uint32"), DType("uint64")
 float16, bfloat16, float32, float64 = DType("float16"), DType("bfloat16"), DType("float32"), DType("float64")
+float8e4nv, float8e5 = DType("float8_e4m3fn"), DType("float8_e5m2")
 pointer_type = PointerType
 dtype = DType
 
@@ -67,6 +69,13 @@ def member(meaning: Callable[..., Any]) -> Builtin:
     return row
 
 
+def to_named(compute: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    """Return a function under a name of its own."""
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = doc
+    return compute
+
+
 def whole(x: Any, what: str) -> int:
     """Returns a whole number that is known when the kernel is compiled."""
     if isinstance(x, BlockValue) and not x.shape and isinstance(x.scalar, IntImm):
@@ -90,6 +99,34 @@ def axis_of(value: BlockValue, axis: Any) -> int:
     if not -len(value.shape) <= n < len(value.shape):
         raise ValueError(f"axis {n} of {value.type_text()}, which has {len(value.shape)} dimensions")
     return n % len(value.shape)
+
+
+TYPE_TESTS: dict[str, Callable[[DType], bool]] = {
+    "is_bf16": lambda t: t == "bfloat16",
+    "is_bool": lambda t: t.is_bool,
+    "is_floating": lambda t: t.is_float,
+    "is_fp8": lambda t: t.is_storage and t.is_float,
+    "is_fp8e4nv": lambda t: t == float8e4nv,
+    "is_fp8e5": lambda t: t == float8e5,
+    "is_int": lambda t: t.is_int or t.is_bool,
+    "is_int_signed": lambda t: t.is_int and t.is_signed,
+    "is_int_unsigned": lambda t: t.is_int and not t.is_signed,
+    "is_standard_floating": lambda t: t.is_float and not t.is_storage,
+    **{f"is_fp{t.bits}": functools.partial(operator.is_, t) for t in (float16, float32, float64)},
+    **{
+        f"is_{t}": functools.partial(operator.is_, t)
+        for t in (int8, int16, int32, int64, uint8, uint16, uint32, uint64)
+    },
+    "is_int1": lambda t: t.is_bool,
+}
+"""What kernels ask of types: ``x.dtype.is_fp16()``."""
+
+TYPE_PARTS: dict[str, Callable[[DType], Any]] = {
+    "primitive_bitwidth": lambda t: t.bits,
+    "itemsize": lambda t: t.bytes,
+    "scalar": lambda t: t,
+}
+"""What kernels read of types: ``x.dtype.primitive_bitwidth``."""
 
 
 def type_of(t: Any) -> DType:

@@ -16,7 +16,7 @@ from ..tir.expr.dtype import DType
 from ..tir.expr.intrinsics import operation_named
 from ..tir.stmt import Buffer, BufferStore, Evaluate, For, IfThenElse, Stmt, loads_and_stores
 from .block_values import BlockValue, PointerArgument, broadcast_make, broadcast_shape, converted, element
-from .kernel_builder import REDUCTIONS, KernelBuilder, Lanes, inner_type
+from .kernel_builder import KernelBuilder, Lanes, inner_type, reduction_of
 from .thread_layout import ThreadLayout, ThreadNest
 
 
@@ -68,19 +68,17 @@ class ThreadedBuilder(KernelBuilder):
 
     def check(self, verb: str, pointer: BlockValue, mask: BlockValue | None) -> None:
         """Note the access of an element outside of its argument, where the mask holds."""
-        site = self.new_site(verb, pointer)
+        argument = pointer.pointer
+        assert argument is not None
+        site = self.new_site(verb, argument.name)
         shape = pointer.shape if mask is None else broadcast_shape(pointer.shape, mask.shape)
         make = broadcast_make(pointer, shape)
         masked = None if mask is None else broadcast_make(mask, shape)
-        argument = pointer.pointer
-        assert argument is not None
         extent = argument.buffer.shape[0]
-        place = element(self.faults, (const(site, self.faults.shape[0].dtype),))
 
         def note(lanes: Lanes) -> Stmt:
             wrong, noted = self.fault(make(lanes), extent, None if masked is None else masked(lanes))
-            address = Call("tir.address_of", (place,), "handle")
-            return IfThenElse(wrong, Evaluate(operation_named("atomic_exchange")(address, noted)))
+            return IfThenElse(wrong, self.noted(site, noted))
 
         lanes = tuple([Var(f"i{n}", self.index) if size > 1 else self.number(0) for n, size in enumerate(shape)])
         sizes = {v: n for v, n in zip(lanes, shape, strict=True) if isinstance(v, Var)}
@@ -94,6 +92,15 @@ class ThreadedBuilder(KernelBuilder):
             low, high = simplify(ends[0]), simplify(ends[1])
             found = IfThenElse(any_(low < self.number(0), high >= extent), found)
         self.emit(found)
+
+    def noted(self, site: int, number: Expr) -> Stmt:
+        """Return the statement that notes a number for an access or an assertion, which any thread may do."""
+        place = element(self.faults, (const(site, self.faults.shape[0].dtype),))
+        return Evaluate(operation_named("atomic_exchange")(Call("tir.address_of", (place,), "handle"), number))
+
+    def scalar_nest(self, shape: Sequence[int], body: Callable[[Lanes], Stmt]) -> Stmt:
+        """Return ``body`` for all elements of a shape, on threads."""
+        return self.nest(shape, body)
 
     def load(self, pointer: BlockValue, mask: Any, other: Any) -> BlockValue:
         """Return what pointers point to. One element of what the kernel writes is read by one thread, for all."""
@@ -131,8 +138,8 @@ class ThreadedBuilder(KernelBuilder):
         """
         inner = inner_type(value.dtype)
         exact = self.cast_data(value, inner)
-        kind, first, _ = REDUCTIONS[op]
-        start = const(first(inner), inner)
+        kind, first, _ = reduction_of(op, inner)
+        start = const(first, inner)
         kept_shape = tuple(n for d, n in enumerate(value.shape) if d != axis)
         if _count(value.shape) == 1:
             return self.reduced(value, exact, axis, inner, keep_dims)
@@ -187,16 +194,18 @@ class ThreadedBuilder(KernelBuilder):
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:
         """Add the product of two blocks in memory to a third: each thread sums its elements of the result."""
         shape = tuple([int(n) for n in out.shape])  # type: ignore[call-overload]
-        inner = int(a.shape[1])  # type: ignore[call-overload]
+        inner = int(a.shape[-1])  # type: ignore[call-overload]
         k = Var("k", self.index)
         if _count(shape) == 1:
-            at: Lanes = tuple([self.number(0)] * 2)
-            added = BufferStore(out, element(out, at) + element(a, (at[0], k)) * element(b, (k, at[1])), at)
+            at: Lanes = tuple([self.number(0)] * len(shape))
+            left, right = (*at[:-1], k), (*at[:-2], k, at[-1])
+            added = BufferStore(out, element(out, at) + element(a, left) * element(b, right), at)
             self.emit(For(k, self.number(0), self.number(inner), "serial", added))
             return
         nest = self.thread_nest(shape, None)
-        i, j = nest.lanes
-        body = BufferStore(out, element(out, (i, j)) + element(a, (i, k)) * element(b, (k, j)), (i, j))
+        *lead, i, j = nest.lanes
+        product = element(a, (*lead, i, k)) * element(b, (*lead, k, j))
+        body = BufferStore(out, element(out, (*lead, i, j)) + product, (*lead, i, j))
         self.emit(nest.on_threads(For(k, self.number(0), self.number(inner), "serial", nest.around(body))))
 
     # -- changes of single elements ----------------------------------------------------------------------------------
@@ -209,6 +218,11 @@ class ThreadedBuilder(KernelBuilder):
         argument = pointer.pointer
         assert argument is not None
         dtype = argument.element
+        if dtype.bits < 32:
+            raise TypeError(
+                f"on GPUs atomic operations change integers and floats of 32 and 64 bits, and {argument.name} holds {dtype}; "
+                "collect in an array of float32 or int32"
+            )
         single = _count(pointer.shape) == 1
         old = Buffer("old", tuple(map(self.number, pointer.shape or (1,))), dtype, "shared")
         self.emit(old)

@@ -47,7 +47,7 @@ from ...tir.stmt import (
     Stmt,
     seq,
 )
-from ...tir.walk import pre_order, substitute, transform, uses_var, vars_in
+from ...tir.walk import fresh_copy, pre_order, substitute, transform, uses_var, vars_in
 from .lanes import NotVectorizable, all_inside, all_lanes, any_lane, both_masks, ramp_arithmetic, widen
 from .scoped_transform import ScopedTransform
 
@@ -237,7 +237,8 @@ class VectorExpressions:
         if _is_likely_choice(e) or not self.may_differ(condition):
             return None
         if isinstance(condition, And) and not any(isinstance(n, Call) and n.op == e.op for n in pre_order(rest)):
-            inner = Call(e.op, (condition.b, chosen, rest), e.dtype)  # what is the same in all lanes stays scalar
+            again = fresh_copy(rest)  # names of its own
+            inner = Call(e.op, (condition.b, chosen, again), e.dtype)  # what is the same in all lanes stays scalar
             return self.call(Call(e.op, (condition.a, inner, rest), e.dtype))
         named: list[Named] = []
         cond = name_reads(self.expr(condition), named, _FEW_LOADS)

@@ -16,6 +16,7 @@ from ...codegen.lowered import written_data
 from ...codegen.machine.target import WARP
 from ...tir.expr import BufferLoad, Call, Expr, Var
 from ...tir.expr.intrinsics import OPERATIONS
+from ...tir.expr.intrinsics.control_and_memory import CHANGES
 from ...tir.expr.intrinsics.matrix_operations import SIDE
 from ...tir.stmt import (
     Allocate,
@@ -56,8 +57,7 @@ from .watched_memory import BARRIER_OPERATIONS, Arriving, RunningThreads, Watche
 LANES = 1 << 12
 """About so many threads run together."""
 LOCKS = "tir.atomic_compare_exchange"
-"""The blocks of a kernel with this operation run one after another: a lock is free when one asks for it, and what blocks do to
-the same elements is ordered by locks, so that it is no race."""
+CHANGED = frozenset(row.op for row in CHANGES)
 
 
 def simulate(
@@ -71,6 +71,21 @@ def simulate(
     ``counts`` receives what each kernel that was launched did.
     """
     _Simulator(func, arrays, scalars, counts).run()
+
+
+def orders_blocks(kernel: Stmt) -> bool:
+    """Return whether blocks may order what they do to memory by atomic changes.
+
+    They do where one takes a lock, or reads what a change returned. The blocks of such a kernel run one after another: a lock is free when one asks for it, and what blocks do to the same
+    elements is no race.
+    """
+    kept = set()
+    for n in pre_order(kernel):
+        if isinstance(n, Call) and n.op == LOCKS:
+            return True
+        if isinstance(n, BufferStore) and isinstance(n.value, Call) and n.value.op in CHANGED:
+            kept.add(n.buffer.data)
+    return any(isinstance(n, BufferLoad) and n.buffer.data in kept for n in pre_order(kernel))
 
 
 class _Simulator:
@@ -309,7 +324,7 @@ class _Simulator:
         for data, memory in self.memory.items():
             memory.start_watching(data in stored)
         total, each = prod(blocks.values()), prod(threads.values())
-        locks = any(isinstance(n, Call) and n.op == LOCKS for n in pre_order(kernel))
+        locks = orders_blocks(kernel)
         step = 1 if locks else max(1, LANES // each)
         if self.counts is not None:
             self.counting = KernelCounts(total, each, min(step, total))

@@ -21,6 +21,7 @@ def main(path, request, answer):
     out = {}
     for n, (kernel, grid, args, named) in enumerate(asked):
         given = [torch.from_numpy(arrays[a["array"]].copy()) if isinstance(a, dict) else a for a in args]
+        named = {k: getattr(module.tl, v[3:]) if str(v).startswith("tl.") else v for k, v in named.items()}
         getattr(module, kernel)[tuple(grid)](*given, **named)
         for k, a in enumerate(given):
             if isinstance(a, torch.Tensor):

@@ -1,18 +1,11 @@
 """Kernels in blocks give what the package ``triton`` gives in its interpreter, and what NumPy and PyTorch give."""
 
-import json
-import os
-import subprocess
-import sys
-from importlib.metadata import PackageNotFoundError, distribution
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from . import block_kernels as kernels
+from .triton_oracle import asked_of_triton
 
-HERE = Path(__file__).parent
 RNG = np.random.default_rng(7)
 
 
@@ -93,40 +86,7 @@ CASES = [
 @pytest.fixture(scope="session")
 def expected(tmp_path_factory):
     """What Triton's interpreter makes of all cases, by the numbers of case and argument."""
-    elsewhere = os.environ.get("TILEWRIGHT_TRITON", "")
-    pytest.importorskip("torch")
-    try:
-        distribution("triton")  # its module has the name of a folder of this project
-    except PackageNotFoundError:
-        if not elsewhere:
-            pytest.skip("the package triton is not installed (TILEWRIGHT_TRITON may name the folder where it is)")
-    folder = tmp_path_factory.mktemp("oracle")
-    arrays, asked = {}, []
-    for n, (kernel, grid, args, named) in enumerate(CASES):
-        given = []
-        for k, a in enumerate(args):
-            if isinstance(a, np.ndarray):
-                arrays[f"{n}_{k}"] = a
-                given.append({"array": f"{n}_{k}"})
-            else:
-                given.append(a)
-        asked.append([kernel, grid, given, named])
-    np.savez(folder / "request.npz", **arrays)
-    (folder / "request.json").write_text(json.dumps(asked))
-    source = (HERE / "block_kernels.py").read_text()
-    path = folder / "block_kernels.py"
-    path.write_text(source.replace("tilewright.triton", "triton"))
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": elsewhere}
-    command = [
-        sys.executable,
-        str(HERE / "oracle_process.py"),
-        str(path),
-        str(folder / "request"),
-        str(folder / "answer.npz"),
-    ]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return np.load(folder / "answer.npz")
+    return asked_of_triton("block_kernels.py", CASES, tmp_path_factory.mktemp("oracle"))
 
 
 @pytest.mark.parametrize("n", range(len(CASES)), ids=[f"{c[0]}{n}" for n, c in enumerate(CASES)])

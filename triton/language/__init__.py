@@ -1,15 +1,16 @@
 """The names of ``tl``: types, and the functions that kernels in blocks call.
 
-What a row is stands in :mod:`.rows`. The rows themselves: :mod:`.basic_rows` has programs, memory, elements, shapes, reductions
-by name and products; :mod:`.combining_rows` reductions and scans by any function; :mod:`.order_rows` sorting; :mod:`.memory_rows` atomic operations and
-windows; :mod:`.random_rows` random numbers.
+What a row is stands in :mod:`..rows`. The rows themselves: :mod:`..basic_rows` has programs, elements, shapes, reductions
+by name and products; :mod:`..combining_rows` reductions and scans by any function; :mod:`..order_rows` sorting; :mod:`..memory_rows` loads, stores, atomic
+operations and windows; :mod:`..random_rows` random numbers; :mod:`..device_rows` what else GPUs' libraries have (:mod:`.extra`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from .basic_rows import (
+from ..basic_rows import (
+    PropagateNan,
     abs,
     add,
     arange,
@@ -33,7 +34,6 @@ from .basic_rows import (
     floor,
     fma,
     full,
-    load,
     log,
     log2,
     max,
@@ -61,7 +61,6 @@ from .basic_rows import (
     static_assert,
     static_print,
     static_range,
-    store,
     sub,
     sum,
     swizzle2d,
@@ -74,9 +73,11 @@ from .basic_rows import (
     zeros,
     zeros_like,
 )
-from .combining_rows import associative_scan, cat, cumprod, cumsum, flip, interleave, join, reduce, split
-from .combining_rows import broadcast_pair as broadcast
-from .memory_rows import (
+from ..combining_rows import associative_scan, cat, cumprod, cumsum, flip, interleave, join, reduce, split
+from ..combining_rows import broadcast_pair as broadcast
+from ..device_rows import device_assert, device_print, dot_scaled, inline_asm_elementwise, map_elementwise
+from ..memory_rows import (
+    advance,
     atomic_add,
     atomic_and,
     atomic_cas,
@@ -85,12 +86,15 @@ from .memory_rows import (
     atomic_or,
     atomic_xchg,
     atomic_xor,
+    load,
     load_tensor_descriptor,
+    make_block_ptr,
     make_tensor_descriptor,
+    store,
     store_tensor_descriptor,
 )
-from .order_rows import bitonic_merge, gather, histogram, sort, topk
-from .random_rows import (
+from ..order_rows import bitonic_merge, gather, histogram, sort, topk
+from ..random_rows import (
     pair_uniform_to_normal,
     philox,
     rand,
@@ -102,10 +106,12 @@ from .random_rows import (
     uint_to_uniform_float,
     umulhi,
 )
-from .rows import (
+from ..rows import (
     bfloat16,
     constexpr,
     dtype,
+    float8e4nv,
+    float8e5,
     float16,
     float32,
     float64,
@@ -120,25 +126,17 @@ from .rows import (
     uint32,
     uint64,
 )
-
-
-class _Math:
-    """The names of ``tl.math``: those functions of one and two numbers."""
-
-    abs, ceil, cos, div_rn, erf, exp, exp2, fdiv, floor, fma = abs, ceil, cos, div_rn, erf, exp, exp2, fdiv, floor, fma
-    log, log2, rsqrt, sin, sqrt, sqrt_rn, umulhi = log, log2, rsqrt, sin, sqrt, sqrt_rn, umulhi
-
-
-math = _Math()
+from . import extra, math
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "argmin", "associative_scan", "assume", "atomic_add", "atomic_and",
+    "PropagateNan",
+    "abs", "add", "advance", "arange", "argmax", "argmin", "associative_scan", "assume", "atomic_add", "atomic_and",
     "atomic_cas", "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16",
     "bitonic_merge", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil", "clamp", "constexpr", "cos",
-    "cumprod", "cumsum", "debug_barrier", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims",
-    "fdiv", "flip", "float16", "float32", "float64", "floor", "fma", "full", "gather", "histogram", "int1",
+    "cumprod", "cumsum", "debug_barrier", "device_assert", "device_print", "div_rn", "dot", "dot_scaled", "dtype", "extra", "erf", "exp", "exp2", "expand_dims",
+    "fdiv", "flip", "float16", "float32", "float64", "float8e4nv", "float8e5", "floor", "fma", "full", "gather", "histogram", "inline_asm_elementwise", "int1",
     "int16", "int32", "int64", "int8", "interleave", "join", "load", "load_tensor_descriptor", "log", "log2",
-    "make_tensor_descriptor", "math", "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum",
+    "make_block_ptr", "make_tensor_descriptor", "map_elementwise", "math", "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum",
     "mul", "multiple_of", "num_programs", "pair_uniform_to_normal", "permute", "philox", "pointer_type",
     "program_id", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel", "reduce",
     "reduce_or", "reshape", "rsqrt", "sigmoid", "sin", "softmax", "sort", "split", "sqrt", "sqrt_rn",
