@@ -20,7 +20,7 @@ from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
 class GpuAttentionRule(ScheduleRule):
-    """This rule takes the stages of attention of float16 or bfloat16, with masks or without, of queries enough for a tile."""
+    """This rule takes the stages of attention of float16 or bfloat16, with masks or without, of enough queries."""
 
     name = "gpu_attention"
     priority = 4
