@@ -113,6 +113,10 @@ class _TileNumbers:
         """Raise GpuError: numbers of a tile are not exchanged one by one."""
         raise GpuError("the numbers of a tile are not exchanged one by one")
 
+    def change(self, e: Call, mask: Mask) -> Any:
+        """Raise GpuError: arithmetic on tiles has no effects."""
+        raise GpuError(f"arithmetic on tiles does not change memory, as {e.op.removeprefix('tir.')} does")
+
 
 def _of_teams(e: Expr, threads: int, sim: Any, mask: Mask) -> Any:
     """Return a scalar for each warp or warp group, as a column; GpuError where it differs between its threads."""
