@@ -11,6 +11,11 @@ scores S of one tile, the weights P of the tile before, the sums O, and for each
 
 with ``c = scale · log2(e)`` (Milakov and Gimelshein, 2018; Dao et al., 2022). The softmax of a tile runs beside the product with the values of
 the tile before. K and V have two versions in shared memory, copied a step ahead.
+
+Where tiles are longer than the queries, the keys or the features, shared memory holds zeros, the scores of keys beyond the end are -inf, and
+the result goes through shared memory, from which threads store what there is of it. Scores with a mask, or another function of each score,
+come from ``S + G``: who makes the kernel puts the function in its place. Then a row may have seen no key yet, and counts its
+largest score, -inf, as 0.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from ..tir.stmt import PrimFunc
 
 _GROUP = 128
 """The threads of a warp group."""
-_PIECE = 8
+PIECE = 8
 """The elements that a thread copies at once."""
 
 
@@ -33,7 +38,9 @@ _PIECE = 8
 class AttentionShape:
     """What a kernel computes. ``lead``: the sizes of batch and heads; ``depth``: the features of queries and keys, ``width``: of values;
     ``scale``: of scores.
-    ``causal``: whether query i sees the keys up to ``i + keys - queries`` alone."""
+    ``causal``: whether query i sees the keys up to ``i + keys - queries`` alone. ``scored``: whether scores are another function of
+    the products, and of the query and the key, than products times ``scale``; ``safe``: whether a row that sees nothing is 0.
+    ``apart``: whether neighbouring rows of the result lie elsewhere than behind each other."""
 
     lead: tuple[int, ...]
     queries: int
@@ -43,6 +50,9 @@ class AttentionShape:
     dtype: str
     scale: float
     causal: bool = False
+    scored: bool = False
+    safe: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,25 +64,21 @@ class AttentionTiles:
 
 
 def unfit(shape: AttentionShape, tiles: AttentionTiles) -> str:
-    """Return why the tiles do not fit the shape, or an empty text."""
-    queries = GROUP_ROWS * tiles.groups
+    """Return why the tiles do not fit the shape, or an empty text. The scale is positive, and each query sees a key where it is causal."""
     if shape.dtype not in ("float16", "bfloat16"):
         return f"the operands are {shape.dtype}, not float16 or bfloat16"
     if not 1 <= tiles.groups <= 8 or tiles.keys not in (64, 128, 192, 256):
         return f"there are {tiles.groups} groups of threads, and {tiles.keys} keys in a tile: 1 to 8, and 64, 128, 192 or 256"
-    if shape.queries % queries or shape.keys % tiles.keys:
-        return f"{queries} queries of a block and {tiles.keys} keys of a tile do not divide {shape.queries} and {shape.keys}"
-    if shape.depth % PANEL or shape.width not in (64, 128, 192, 256):
-        return f"features are {shape.depth} and {shape.width}, not a multiple of {PANEL} and 64, 128, 192 or 256"
-    if shape.causal and shape.keys < shape.queries:
-        return f"a query sees none of the {shape.keys} keys, for there are {shape.queries} queries"
-    if shape.scale <= 0 or not math.isfinite(shape.scale):
-        return f"the scale of scores, {shape.scale}, is not positive"
+    if not shape.keys or not shape.queries or not all(shape.lead):
+        return "there are no queries or no keys"
+    if shape.depth % PIECE or shape.width % PIECE or not shape.depth or not 0 < shape.width <= 256:
+        return f"features are {shape.depth} and {shape.width}, not multiples of {PIECE}, of values up to 256"
     return ""
 
 
 def attention_kernel(shape: AttentionShape, tiles: AttentionTiles) -> PrimFunc:
-    """Return the kernel as a function of Q, K, V and the result R."""
+    """Return the kernel as a function of Q, K, V and the result R. Where it is ``scored``, it takes G as well. Accesses are at batch and
+    heads, row and feature; G is read at batch and heads, queries and keys."""
     return parse(_Text(shape, tiles).function())  # type: ignore[return-value]
 
 
@@ -84,19 +90,23 @@ class _Text:
         self.lines: list[str] = []
         self.tall = GROUP_ROWS * tiles.groups
         self.later = shape.keys - shape.queries
-        self.factor = shape.scale * math.log2(math.e)
-        self.scores, self.sums = GROUP_ROWS * tiles.keys, GROUP_ROWS * shape.width
+        self.factor = math.log2(math.e) * (1.0 if shape.scored else shape.scale)
+        self.depth, self.width = (-(-n // PANEL) * PANEL for n in (shape.depth, shape.width))
+        self.scores, self.sums = GROUP_ROWS * tiles.keys, GROUP_ROWS * self.width
+        self.ended = shape.keys % tiles.keys > 0
+        self.through = shape.apart or shape.queries % self.tall > 0 or self.width > shape.width
         heads: int = math.prod(shape.lead)
         digits: list[str] = []
         for size in reversed(shape.lead):
             digits.append(f"h // {math.prod(shape.lead[len(shape.lead) - len(digits) :])} % {size}, ")
         self.lead = "".join(reversed(digits))
         self.heads = heads
-        self.steps = (
-            f"((b * {self.tall} + {self.tall - 1 + self.later}) // {tiles.keys} + 1)"
-            if shape.causal
-            else str(shape.keys // tiles.keys)
-        )
+        self.most = -(-shape.keys // tiles.keys)
+        self.steps = str(self.most)
+        if shape.causal:
+            self.steps = f"((b * {self.tall} + {self.tall - 1 + self.later}) // {tiles.keys} + 1)"
+            if shape.queries % self.tall:
+                self.steps = f"T.min({self.steps}, {self.most})"
 
     def put(self, depth: int, *lines: str) -> None:
         """Write lines at a depth of indentation."""
@@ -112,23 +122,26 @@ class _Text:
             "R": (shape.queries, shape.width),
         }
         params = [f'{name}: T.Buffer({(*shape.lead, *size)}, "{dtype}")' for name, size in sizes.items()]
+        params += [f'G: T.Buffer({(*shape.lead, shape.queries, shape.keys)}, "float32")'] if shape.scored else []
         self.put(0, "@T.prim_func", f"def main({', '.join(params)}):")
         self.put(1, f'for h in T.thread_binding({self.heads}, thread="blockIdx.y"):')
-        self.put(2, f'for b in T.thread_binding({shape.queries // self.tall}, thread="blockIdx.x"):')
+        self.put(2, f'for b in T.thread_binding({-(-shape.queries // self.tall)}, thread="blockIdx.x"):')
         for name, rows, columns in (
-            ("Qs", self.tall, shape.depth),
-            ("Ks", tiles.keys, shape.depth),
-            ("Vs", tiles.keys, shape.width),
+            ("Qs", self.tall, self.depth),
+            ("Ks", tiles.keys, self.depth),
+            ("Vs", tiles.keys, self.width),
         ):
             versions = () if name == "Qs" else (2,)
             self._buffer(3, name, (*versions, columns // PANEL, rows, PANEL), dtype, "shared.swizzled")
+        if self.through:
+            self._buffer(3, "Rs", (self.tall, self.width), dtype, "shared")
         self.put(3, f'for y in T.thread_binding({tiles.groups}, thread="threadIdx.y"):')
         self.put(4, f'for x in T.thread_binding({_GROUP}, thread="threadIdx.x"):')
         for name in ("S", "E"):
             self._buffer(5, name, (GROUP_ROWS, tiles.keys), "float32", "wgmma.accumulator")
         self._buffer(5, "P", (GROUP_ROWS, tiles.keys), dtype, "wgmma.accumulator")
-        self._buffer(5, "O", (GROUP_ROWS, shape.width), "float32", "wgmma.accumulator")
-        for name in ("m", "n", "l", "a"):
+        self._buffer(5, "O", (GROUP_ROWS, self.width), "float32", "wgmma.accumulator")
+        for name in ("m", "n", "l", "a", *(["e"] if shape.scored else [])):
             self._buffer(5, name, (GROUP_ROWS,), "float32", "wgmma.rows")
         self.body(5)
         return "\n".join(self.lines)
@@ -138,46 +151,67 @@ class _Text:
 
     def body(self, d: int) -> None:
         """Write what a thread does."""
-        shape, tiles, width = self.shape, self.tiles, self.shape.width
-        self.copy(d, "Qs", "", "Q", self.tall, f"b * {self.tall}", shape.depth)
-        self.copy(d, "Ks", "0, ", "K", tiles.keys, "0", shape.depth)
+        shape, tiles = self.shape, self.tiles
+        self.copy(d, "Q", "", self.tall, f"b * {self.tall}")
+        self.copy(d, "K", "0, ", tiles.keys, "0")
         self.arrived(d, committed=False)
-        self.put(d, f"if 1 < {self.steps}:")
-        self.copy(d + 1, "Ks", "1, ", "K", tiles.keys, str(tiles.keys), shape.depth)
-        self.copy(d, "Vs", "0, ", "V", tiles.keys, "0", width)
+        if self.most > 1:
+            self.put(d, f"if 1 < {self.steps}:")
+            self.copy(d + 1, "K", "1, ", tiles.keys, str(tiles.keys))
+        self.copy(d, "V", "0, ", tiles.keys, "0")
         self.put(d, _COMMIT)
         self.score(d, "0")
         self.put(d, f"S.vstore([0, 0], T.wgmma_wait({self.tile('S')}, 0))")
-        self.weigh(d, "0", first=True, masked=shape.causal)
+        self.weigh(d, "0", first=True, masked=shape.causal or self.most == 1)
         self.narrow(d)
         self.put(d, f"O.vstore([0, 0], T.Broadcast(T.float32(0), {self.sums}))")
         if shape.causal:  # only the last tiles have keys that some query of the block does not see
-            whole = f"T.max({self.steps} - {-(-self.tall // tiles.keys) + 1}, 0)"
+            whole = f"T.max((b * {self.tall} + {self.later + 1}) // {tiles.keys} - 1, 0)"
             self.put(d, f"for t in range({whole}):")
             self.step(d + 1, "t", masked=False)
             self.put(d, f"for u in range({self.steps} - 1 - {whole}):")
             self.step(d + 1, f"(u + {whole})", masked=True)
         else:
-            self.put(d, f"for t in range({self.steps} - 1):")
+            last = self.ended and self.most > 1
+            self.put(d, f"for t in range({self.most - 1 - last}):")
             self.step(d + 1, "t", masked=False)
+            if last:
+                self.step(d, str(self.most - 2), masked=True)
         self.arrived(d)
         self.put(d, f"O.vstore([0, 0], T.wgmma_fence({self.tile('O')}))")
         self.add_values(d, f"({self.steps} - 1) % 2")
         self.put(d, f"O.vstore([0, 0], T.wgmma_wait({self.tile('O')}, 0))")
-        share = f'T.wgmma_across("float32x{self.sums}", T.Broadcast(T.float32(1), {GROUP_ROWS}) / {_row("l")})'
-        place = f"T.address_of(R[{self.lead}b * {self.tall} + y * {GROUP_ROWS}, 0])"
-        self.put(
-            d,
-            f'T.evaluate(T.wgmma_store({place}, {width}, T.Cast("{shape.dtype}x{self.sums}", {self.tile("O")} * {share})))',
-        )
+        ones, sums = f"T.Broadcast(T.float32(1), {GROUP_ROWS})", _row("l")
+        share = f'T.wgmma_across("float32x{self.sums}", {ones} / {f"T.max({sums}, {ones})" if shape.safe else sums})'
+        place = f"Rs[y * {GROUP_ROWS}, 0]" if self.through else f"R[{self.lead}b * {self.tall} + y * {GROUP_ROWS}, 0]"
+        value = f'T.Cast("{shape.dtype}x{self.sums}", {self.tile("O")} * {share})'
+        self.put(d, f"T.evaluate(T.wgmma_store(T.address_of({place}), {self.width}, {value}))")
+        if self.through:
+            self.store(d)
+
+    def store(self, d: int) -> None:
+        """Write the copy of the result from shared memory, of the rows and features that there are."""
+        shape, pieces = self.shape, self.width // PIECE
+        threads = _GROUP * self.tiles.groups
+        self.put(d, 'T.evaluate(T.tvm_storage_sync("shared"))')
+        self.put(d, f"for o in range({self.tall * pieces // threads}):")
+        number = f"(o * {threads} + y * {_GROUP} + x)"
+        row, column = f"{number} // {pieces}", f"{number} % {pieces} * {PIECE}"
+        conditions = [f"b * {self.tall} + {row} < {shape.queries}"] if shape.queries % self.tall else []
+        conditions += [f"{number} % {pieces} < {shape.width // PIECE}"] if self.width > shape.width else []
+        if conditions:
+            d += 1
+            self.put(d, f"if {' and '.join(conditions)}:")
+        self.put(d + 1, f"for v in T.vectorized({PIECE}):")
+        self.put(d + 2, f"R[{self.lead}b * {self.tall} + {row}, {column} + v] = Rs[{row}, {column} + v]")
 
     def step(self, d: int, t: str, masked: bool) -> None:
         """Write the step that weighs tile ``t + 1`` and adds the values of tile ``t``."""
         keys = self.tiles.keys
         self.arrived(d)
         self.put(d, f"if {t} + 2 < {self.steps}:")
-        self.copy(d + 1, "Ks", f"{t} % 2, ", "K", keys, f"({t} + 2) * {keys}", self.shape.depth)
-        self.copy(d, "Vs", f"({t} + 1) % 2, ", "V", keys, f"({t} + 1) * {keys}", self.shape.width)
+        self.copy(d + 1, "K", f"{t} % 2, ", keys, f"({t} + 2) * {keys}")
+        self.copy(d, "V", f"({t} + 1) % 2, ", keys, f"({t} + 1) * {keys}")
         self.put(d, _COMMIT, f"O.vstore([0, 0], T.wgmma_fence({self.tile('O')}))")
         self.score(d, f"({t} + 1) % 2")
         self.add_values(d, f"{t} % 2")
@@ -191,23 +225,29 @@ class _Text:
         """Return a whole tile in registers."""
         return f'{name}.vload([0, 0], "float32x{self.sums if name == "O" else self.scores}")'
 
-    def copy(self, d: int, target: str, version: str, source: str, rows: int, first: str, columns: int) -> None:
-        """Write copies of ``rows`` rows to shared memory, which run beside the threads."""
-        lines = _GROUP * _PIECE // PANEL
+    def copy(self, d: int, source: str, version: str, rows: int, first: str) -> None:
+        """Write copies of ``rows`` rows to shared memory, which run beside the threads. There are zeros beyond the end."""
+        shape = self.shape
+        columns, known = (shape.width, self.width) if source == "V" else (shape.depth, self.depth)
+        length = shape.queries if source == "Q" else shape.keys
+        lines = _GROUP * PIECE // PANEL
         together = lines * self.tiles.groups
         over = -(-rows // together)
         self.put(d, 'with T.attr(None, "async_scope", 1):')
-        self.put(d + 1, f"for p, o in T.grid({columns // PANEL}, {over}):")
+        self.put(d + 1, f"for p, o in T.grid({known // PANEL}, {over}):")
         if over * together > rows:
             self.put(d + 2, f"if o * {together} + y * {lines} < {rows}:")
             d += 1
-        row = f"o * {together} + y * {lines} + x // {PANEL // _PIECE}"
-        column = f"x % {PANEL // _PIECE} * {_PIECE} + v"
-        self.put(d + 2, f"for v in T.vectorized({_PIECE}):")
-        self.put(
-            d + 3,
-            f"{target}[{version}p, {row}, {column}] = {source}[{self.lead}{first} + {row}, p * {PANEL} + {column}]",
-        )
+        pieces = PANEL // PIECE
+        row = f"o * {together} + y * {lines} + x // {pieces}"
+        column = f"x % {pieces} * {PIECE} + v"
+        value = f"{source}[{self.lead}{first} + {row}, p * {PANEL} + {column}]"
+        inside = [f"{first} + {row} < {length}"] if length % rows else []
+        inside += [f"p * {pieces} + x % {pieces} < {columns // PIECE}"] if known > columns else []
+        if inside:
+            value = f"T.if_then_else({' and '.join(inside)}, {value}, T.{shape.dtype}(0))"
+        self.put(d + 2, f"for v in T.vectorized({PIECE}):")
+        self.put(d + 3, f"{source}s[{version}p, {row}, {column}] = {value}")
 
     def arrived(self, d: int, committed: bool = True) -> None:
         """Write what waits for all copies of all threads."""
@@ -231,7 +271,7 @@ class _Text:
 
     def add_values(self, d: int, version: str) -> None:
         """Write the begin of the product of weights and values."""
-        dtype, keys, width = self.shape.dtype, self.tiles.keys, self.shape.width
+        dtype, keys, width = self.shape.dtype, self.tiles.keys, self.width
         for k in range(0, keys, GROUP_STEPS):
             left = f'T.wgmma_columns("{dtype}x1024", P.vload([0, 0], "{dtype}x{self.scores}"), {k})'
             right = f'T.wgmma_right("{dtype}x{GROUP_STEPS * width}", T.address_of(Vs[{version}, 0, {k}, 0]), {PANEL}, {PANEL * keys})'
@@ -240,27 +280,40 @@ class _Text:
 
     def weigh(self, d: int, tile: str, first: bool, masked: bool) -> None:
         """Write the weights of a tile of scores, and what becomes of the rows' numbers."""
-        keys, lanes = self.tiles.keys, self.scores
-        scores = self.tile("S")
-        if masked:
-            number = f"T.Ramp(0, 1, {lanes})"
-            key = f"{number} % T.Broadcast({keys}, {lanes}) + T.Broadcast({tile} * {keys}, {lanes})"
-            query = f"{number} // T.Broadcast({keys}, {lanes}) + T.Broadcast(b * {self.tall} + y * {GROUP_ROWS} + {self.later}, {lanes})"
-            self.put(
-                d, f"E.vstore([0, 0], T.Select({key} <= {query}, {scores}, T.Broadcast(T.float32('-inf'), {lanes})))"
-            )
+        shape, keys, lanes = self.shape, self.tiles.keys, self.scores
+        number, scores = f"T.Ramp(0, 1, {lanes})", self.tile("S")
+        key = f"{number} % T.Broadcast({keys}, {lanes}) + T.Broadcast({tile} * {keys}, {lanes})"
+        query = f"{number} // T.Broadcast({keys}, {lanes}) + T.Broadcast(b * {self.tall} + y * {GROUP_ROWS}, {lanes})"
+        if shape.scored:
+            rows = f"T.min({query}, T.Broadcast({shape.queries - 1}, {lanes}))" if shape.queries % self.tall else query
+            columns = f"T.min({key}, T.Broadcast({shape.keys - 1}, {lanes}))" if self.ended else key
+            self.put(d, f"E.vstore([0, 0], {scores} + G[{self.lead}{rows}, {columns}])")
+            scores = self.tile("E")
+        seen = []
+        if masked and shape.causal:
+            seen.append(f"{key} <= {query} + T.Broadcast({self.later}, {lanes})")
+        elif masked and self.ended:
+            seen.append(f"{key} < T.Broadcast({shape.keys}, {lanes})")
+        for condition in seen:
+            never = f"T.Broadcast(T.float32('-inf'), {lanes})"
+            self.put(d, f"E.vstore([0, 0], T.Select({condition}, {scores}, {never}))")
             scores = self.tile("E")
         top = f"T.wgmma_row_max({scores})"
         larger = f"T.max({_row('m')}, {top})"
         self.put(d, f"n.vstore([0], {top if first else larger})")
         each, of_rows = [f"T.Broadcast(T.float32({self.factor!r}), {count})" for count in (lanes, GROUP_ROWS)]
-        self.put(
-            d,
-            f'E.vstore([0, 0], T.exp2_approx({scores} * {each} - T.wgmma_across("float32x{lanes}", {_row("n")} * {of_rows})))',
-        )
+        most = "n"
+        if shape.scored:
+            most = "e"
+            never, zero = (f"T.Broadcast(T.float32({x}), {GROUP_ROWS})" for x in ("'-inf'", "0"))
+            self.put(d, f"e.vstore([0], T.Select({_row('n')} == {never}, {zero}, {_row('n')}))")
+            power = f'({scores} - T.wgmma_across("float32x{lanes}", {_row("e")})) * {each}'  # of large numbers the difference first
+        else:
+            power = f'{scores} * {each} - T.wgmma_across("float32x{lanes}", {_row("n")} * {of_rows})'
+        self.put(d, f"E.vstore([0, 0], T.exp2_approx({power}))")
         sums = f"T.wgmma_row_sum({self.tile('E')})"
         if not first:
-            self.put(d, f"a.vstore([0], T.exp2_approx(({_row('m')} - {_row('n')}) * {of_rows}))")
+            self.put(d, f"a.vstore([0], T.exp2_approx(({_row('m')} - {_row(most)}) * {of_rows}))")
             sums = f"{_row('l')} * {_row('a')} + {sums}"
         self.put(d, f"l.vstore([0], {sums})", f"m.vstore([0], {_row('n')})")
 

@@ -2,7 +2,7 @@
 
 Vectors of as many numbers as a tile have the same expressions as vectors of a thread: sums, products, choices, conversions. The leaves of
 such an expression are tiles (buffers, results of operations on whole tiles), scalars that are the same in all numbers (``T.Broadcast``),
-and numbers of elements (``T.Ramp``). :func:`elementwise` tells leaves from arithmetic, so that the simulated GPU evaluates it on arrays and
+and numbers of elements (``T.Ramp``). Memory may be read at such numbers: each thread reads the elements for its own. :func:`elementwise` tells leaves from arithmetic, so that the simulated GPU evaluates it on arrays and
 PTX has it once for each register.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ...tir.expr import Broadcast, BufferLoad, Call, Cast, Expr, FloatImm, IntImm, Let, Ramp, Var
 from ...tir.expr.intrinsics import Lanes, lanes_of_call
+from .launch_form import threads_of_scope
 
 
 def elementwise(e: Expr) -> tuple[dict[Var, Expr], Expr]:
@@ -31,6 +32,8 @@ def elementwise(e: Expr) -> tuple[dict[Var, Expr], Expr]:
             return n.value
         if is_leaf(n):
             return leaf(n)
+        if isinstance(n, BufferLoad):
+            return BufferLoad(n.buffer, tuple([one(i) for i in n.indices]))
         if isinstance(n, Cast):
             return Cast(n.dtype.element, one(n.value))
         if isinstance(n, Call):
@@ -51,8 +54,10 @@ def elementwise(e: Expr) -> tuple[dict[Var, Expr], Expr]:
 def is_leaf(e: Expr) -> bool:
     """Returns whether a vector is no arithmetic on others.
 
-    It is memory, a scalar in all lanes, numbers of lanes, or the result of an operation on whole tiles.
+    It is a tile in registers, a scalar in all lanes, numbers of lanes, or the result of an operation on whole tiles.
     """
     if isinstance(e, Call):
         return lanes_of_call(e) in (Lanes.NEVER, Lanes.IN_ORDER)
-    return isinstance(e, (BufferLoad, Broadcast, Ramp, Var))
+    if isinstance(e, BufferLoad):
+        return threads_of_scope(e.buffer.scope) > 0
+    return isinstance(e, (Broadcast, Ramp, Var))

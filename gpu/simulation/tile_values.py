@@ -74,7 +74,7 @@ def tile_value(e: Expr, sim: Any, mask: Mask) -> Any:
 
 def _arithmetic(e: Expr, threads: int, sim: Any, mask: Mask) -> Any:
     """Return arithmetic on tiles, number by number."""
-    whole_teams(sim, mask, threads)
+    active = whole_teams(sim, mask, threads)
     leaves, number = elementwise(e)
     for var, leaf in leaves.items():
         if isinstance(leaf, Broadcast):
@@ -84,10 +84,38 @@ def _arithmetic(e: Expr, threads: int, sim: Any, mask: Mask) -> Any:
             sim.values[var] = first + step * np.arange(leaf.lanes)
         else:
             sim.values[var] = tile_value(leaf, sim, mask)
-    found = np.broadcast_to(evaluate(number, sim, True), (sim.lanes.count // threads, e.dtype.lanes))
+    numbers = _TileNumbers(sim, active, threads, e.dtype.lanes)
+    found = np.broadcast_to(evaluate(number, numbers, True), (sim.lanes.count // threads, e.dtype.lanes))
     for var in leaves:
         del sim.values[var]
     return found.astype(held_type(e.dtype.element))
+
+
+class _TileNumbers:
+    """The numbers of the tiles of all teams as lanes, for arithmetic that reads memory at indices of their own."""
+
+    def __init__(self, sim: Any, active: np.ndarray, threads: int, numbers: int) -> None:
+        self.sim, self.values, self.shape = sim, sim.values, (sim.lanes.count // threads, numbers)
+        self.active, self.first = active, slice(None, None, threads)
+
+    def load(self, e: BufferLoad, indices: list[Any], mask: Mask) -> Any:
+        """Return an element for each number of a tile, read by the first thread of its team."""
+        lanes, each = self.sim.lanes, self.shape[1]
+        block, thread = [np.repeat(x[self.first], each) for x in (lanes.block, lanes.thread)]
+        axes = {tag: np.repeat(x[self.first], each) for tag, x in lanes.axes.items()}
+        every = RunningThreads(block, thread, lanes.first, axes, lanes.threads)
+        places = [np.broadcast_to(i, self.shape).reshape(-1) for i in indices]
+        wanted = np.broadcast_to(mask, self.shape) & self.active[:, None]
+        found = self.sim._memory(e.buffer).load(places, wanted.reshape(-1), every, self.sim.epoch)
+        return found.reshape(self.shape)
+
+    def from_lane(self, value: Any, distance: int, mask: Mask) -> Any:
+        """Raise GpuError: numbers of a tile are not exchanged one by one."""
+        raise GpuError("the numbers of a tile are not exchanged one by one")
+
+    def change(self, e: Call, mask: Mask) -> Any:
+        """Raise GpuError: arithmetic on tiles has no effects."""
+        raise GpuError(f"arithmetic on tiles does not change memory, as {e.op.removeprefix('tir.')} does")
 
 
 def _of_teams(e: Expr, threads: int, sim: Any, mask: Mask) -> Any:

@@ -5,34 +5,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ...tir.analysis.tree import Tree, blocks_below, tree_of, unique_block_name
 from ...tir.arith import Analyzer
 from ...tir.expr import (
+    EQ,
+    GE,
+    GT,
     LE,
+    LT,
+    NE,
     Add,
+    And,
+    Broadcast,
     BufferLoad,
     Call,
     Cast,
     Div,
     Expr,
     FloatImm,
+    FloorDiv,
+    FloorMod,
     IntImm,
     IterVar,
     Max,
+    Min,
     Mul,
+    Not,
+    Or,
     Range,
+    Select,
     Sub,
     Var,
     const,
     structural_equal,
 )
 from ...tir.expr.deep_recursion import with_room
-from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt, replace_buffers
-from ...tir.walk import substitute
-from ..attention_kernel import AttentionShape, AttentionTiles, attention_kernel, unfit
+from ...tir.expr.intrinsics import Lanes, lanes_of_call
+from ...tir.expr.node import IRNode
+from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt
+from ...tir.walk import pre_order, reads_memory, substitute, transform, uses_var, vars_in
+from ..attention_kernel import PIECE, AttentionShape, AttentionTiles, attention_kernel, unfit
 from ..edit.loop_nests import freeing
 from ..errors import ScheduleError
 from ..handles import BlockRV
@@ -48,11 +67,42 @@ from ..require.block_preconditions import (
 
 @dataclass(frozen=True, eq=False)
 class AttentionStages:
-    """Attention in a function. ``arrays``: query, key, value and result; ``blocks``: the names of its blocks in program order."""
+    """Attention in a function. ``arrays``: query, key, value and result; ``blocks``: the names of its blocks in program order.
+
+    ``places``: the indices at which each array is accessed, in terms of the variables ``lead`` of batch and heads, and of a row and a
+    feature, which are the last two of its ``axes``. ``score``: what a score is of ``product``, a query and a key, the variables
+    ``ends``; None for products times the shape's scale.
+    """
 
     shape: AttentionShape
     arrays: tuple[Buffer, Buffer, Buffer, Buffer]
     blocks: tuple[str, ...]
+    axes: tuple[tuple[Var, ...], ...]
+    places: tuple[tuple[Expr, ...], ...]
+    score: Expr | None
+    product: Var
+    ends: tuple[Var, ...]
+
+    def kernel(self, tiles: AttentionTiles) -> Stmt:
+        """Returns the body of the kernel on the arrays."""
+        kernel = attention_kernel(self.shape, tiles)
+        at = dict(zip(kernel.buffers, zip(self.arrays, self.axes, self.places, strict=True), strict=False))
+        given = kernel.buffers[len(self.arrays) :]
+
+        def placed(n: Any) -> IRNode | None:
+            if isinstance(n, Add) and isinstance(n.b, BufferLoad) and n.b.buffer in given:
+                assert self.score is not None
+                values = dict(zip((*self.ends, self.product), (*n.b.indices, n.a), strict=True))
+                return in_lanes(self.score, values, n.dtype.lanes)
+            if not isinstance(n, (BufferLoad, BufferStore)) or n.buffer not in at:
+                return None
+            array, axes, place = at[n.buffer]
+            values = {v: i.astype(v.dtype) for v, i in zip(axes, n.indices, strict=True)}
+            indices = tuple([substitute(i, values) for i in place])
+            return BufferLoad(array, indices) if isinstance(n, BufferLoad) else BufferStore(array, n.value, indices)
+
+        body: Stmt = transform(kernel.body, post=placed)
+        return body.block.body if isinstance(body, BlockRealize) else body
 
 
 class _Unlike(Exception):
@@ -63,8 +113,8 @@ class _Unlike(Exception):
 def online_softmax(func: PrimFunc, block: str, groups: int = 2, keys: int = 128) -> tuple[PrimFunc, BlockRV]:
     """Compute attention, of which ``block`` stores the result, in one kernel on warp groups of sm_90a.
 
-    The blocks before it compute ``softmax(q · kᵀ · scale) · v``, causal or not, of float16 or bfloat16, with sums in float32. The kernel
-    keeps for each query the largest score so far and the sum of weights, and the matrix of scores exists only in tiles of ``keys`` keys in
+    The blocks before it compute ``softmax(q · kᵀ · scale) · v`` of float16 or bfloat16, with sums in float32. Scores may have masks: causal, read
+    from memory, or any function of a product, its query and its key. Heads may share keys and values. The kernel keeps for each query the largest score so far and the sum of weights, and the matrix of scores exists only in tiles of ``keys`` keys in
     registers. ``groups``: warp groups of a block of threads, 64 queries each. Returns the block that has the kernel.
 
     Sums have another order, powers are those of ``exp2_approx``, and weights are rounded to the operands' type before they are divided by their
@@ -76,7 +126,7 @@ def online_softmax(func: PrimFunc, block: str, groups: int = 2, keys: int = 128)
     if isinstance(found, str):
         raise ScheduleError(
             f"block {block!r} does not store the result of attention: {found}", where=realize,
-            hint="it applies to te.ops.attention of float16 or bfloat16 without a mask",
+            hint="it applies to te.ops.attention of float16 or bfloat16",
         )  # fmt: skip
     tiles = AttentionTiles(groups, keys)
     why = unfit(found.shape, tiles)
@@ -90,13 +140,13 @@ def online_softmax(func: PrimFunc, block: str, groups: int = 2, keys: int = 128)
         check_plain_path(tree, stage)
         reduces = stage.block.init is not None
         check_whole_domain(tree, stage, "", "do this before moving or splitting the blocks", reduces)
-    kernel = attention_kernel(found.shape, tiles)
-    given = dict(zip(kernel.buffers, found.arrays, strict=True))
-    body = replace_buffers(kernel.body, given)
-    body = body.block.body if isinstance(body, BlockRealize) else body
-    regions = [BufferRegion(b, tuple([Range.from_extent(n) for n in b.shape])) for b in found.arrays]
+    body = found.kernel(tiles)
+    read = (
+        {n.buffer: None for n in pre_order(found.score) if isinstance(n, BufferLoad)} if found.score is not None else {}
+    )
+    regions = [BufferRegion(b, tuple([Range.from_extent(n) for n in b.shape])) for b in (*found.arrays, *read)]
     name = unique_block_name(func, f"{block}_online")
-    made = Block((), tuple(regions[:3]), tuple(regions[3:]), name, body)
+    made = Block((), (*regions[:3], *regions[4:]), (regions[3],), name, body)
     inner = {w.buffer for stage in stages for w in stage.block.writes} - {found.arrays[3]}
     changes: dict[Stmt, Stmt | None] = {nest_of_its_own(tree, stage): None for stage in stages[:-1]}
     changes[nest_of_its_own(tree, realize)] = BlockRealize((), const(True, "bool"), made)
@@ -130,56 +180,75 @@ class _Finding:
             for region in realize.block.reads:
                 self.readers.setdefault(region.buffer, []).append(realize)
         self.used: list[BlockRealize] = []
+        self.lengths: dict[Var, int] = {}
+        """The extents of reduced axes."""
 
     def attention(self, result: BlockRealize) -> AttentionStages:
         store = self._store(result)
-        axes = self._at_axes(result, store)
+        extents = {iv.var: _size(iv.dom.extent) for iv in result.block.iter_vars if iv.kind != IterVar.REDUCE}
+        _need(len(extents) == len(result.block.iter_vars), "the result is a reduction")
         self.used.append(result)
         narrow = store.buffer.dtype
         total = store.value
         _need(isinstance(total, Cast) and total.dtype == narrow, "the result is no conversion of sums")
         assert isinstance(total, Cast)
-        weight, value, step = self._product(self._expanded(total.value), axes)
-        v, vi = _operand(value, narrow)
+        sums = self._expanded(total.value)
+        axes = tuple([i for i in sums.indices if isinstance(i, Var)]) if isinstance(sums, BufferLoad) else ()
+        _need(
+            set(axes) == set(extents) and len(axes) == len(extents) > 1,
+            "the result is no conversion of sums at its axes",
+        )
+        assert isinstance(sums, BufferLoad)
+        _need(len(axes) == len(sums.indices), "the result is no conversion of sums at its axes")
+        weight, value, step = self._product(sums, axes)
+        (v, vi), weight = self._operand(value, narrow), _rounded(self._expanded(weight), narrow)
         exp, whole = _quotient(weight)
+        whole, safe_sum = _at_least(whole, 1.0)
         _need(
             isinstance(exp, Call) and exp.op == "tir.exp" and isinstance(exp.args[0], Sub),
             "weights are no exp(score - maximum)",
         )
         score, most = exp.args[0].a, exp.args[0].b  # type: ignore[attr-defined]
-        query = axes[:-1]
-        _need(_same(vi, (*query[:-1], step, axes[-1])), "values are not read at a key and a feature")
-        added, along = self._reduced(whole, query, Add, 0.0, "the sum of weights")
+        most, safe = _at_least(most, -_LARGEST)
+        _need(safe == safe_sum, "rows that see nothing are neither 0 nor NaN")
+        *lead, query, feature = axes
+        added, along = self._reduced(whole, axes[:-1], Add, 0.0, "the sum of weights")
+        added = self._expanded(added)
         _need(structural_equal(substitute(added, {along: step}), exp), "what divides weights is not their sum")
-        largest, along = self._reduced(most, query, Max, float("-inf"), "the maximum")
+        largest, along = self._reduced(most, axes[:-1], Max, float("-inf"), "the maximum")
         _need(
-            structural_equal(substitute(largest, {along: step}), score),
+            structural_equal(substitute(self._expanded(largest), {along: step}), score),
             "what is subtracted from scores is not their maximum",
         )
-        keys, queries = _size(v.shape[-2]), _size(store.buffer.shape[-2])
-        raw, causal = _masked(score, step, query[-1], keys - queries)
-        product, scale = _scaled(raw)
-        left, right, feature = self._product(product, (*query, step))
-        (q, qi), (k, ki) = _operand(left, narrow), _operand(right, narrow)
-        if not _same(qi, (*query, feature)):
+        keys, queries = self.lengths[step], extents[query]
+        raw, causal = _masked(score, step, query, keys - queries)
+        products = [load for load in _loads(raw) if self._is_sum(load)]
+        _need(bool(products), "scores are of no product")
+        _need(all(_same(load.indices, (*lead, query, step)) for load in products), "scores are of another product")
+        _need(all(load.buffer is products[0].buffer for load in products), "scores are of several products")
+        left, right, deep = self._product(products[0], (*lead, query, step))
+        (q, qi), (k, ki) = self._operand(left, narrow), self._operand(right, narrow)
+        if any(uses_var(i, step) for i in qi):
             (q, qi), (k, ki) = (k, ki), (q, qi)
-        _need(
-            _same(qi, (*query, feature)) and _same(ki, (*query[:-1], step, feature)),
-            "scores are not of a query and a key",
-        )
-        arrays = (q, k, v, store.buffer)
-        _need(not any(b.strides for b in arrays), "an operand has strides")
-        lead = tuple([_size(n) for n in store.buffer.shape[:-2]])
-        expected = ((queries, _size(q.shape[-1])), (keys, _size(q.shape[-1])), (keys, _size(store.buffer.shape[-1])))
-        for b, sizes in zip(arrays[:3], expected, strict=True):
-            _need(tuple([_size(n) for n in b.shape]) == (*lead, *sizes), f"the shape of {b.name} is another one")
+        of = [(*lead, query, deep), (*lead, step, deep), (*lead, step, feature), (*lead, query, feature)]
+        arrays, places = (q, k, v, store.buffer), (qi, ki, vi, store.indices)
+        for b, place, own in zip(arrays, places, of, strict=True):
+            _check_rows(b, place, own, {**extents, **self.lengths})
         _need(store.buffer not in arrays[:3], f"{store.buffer.name} is an operand as well")
+        product = Var("product", "float32")
+        own_score, scale = None, _scale(raw)
+        if scale is None:
+            scale = 1.0
+            known = set(products)
+            own_score = transform(raw, post=lambda n: product if n in known else None)
+            _check_lanes(own_score, {*lead, query, step, product})
+        read = {load.buffer for load in _loads(own_score)} if own_score is not None else set()
         first = next(n for n, r in enumerate(self.order) if r in self.used)
         late = [
             w.buffer
             for r in self.order[first : self.order.index(result)]
             for w in r.block.writes
-            if w.buffer in arrays[:3]
+            if r not in self.used and w.buffer in (*arrays[:3], *read)
         ]
         _need(not late, "an operand is written between its stages")
         inside = {w.buffer for r in self.used for w in r.block.writes} - {store.buffer}
@@ -187,10 +256,39 @@ class _Finding:
             _need(
                 b in self.inner and all(r in self.used for r in self.readers.get(b, ())), f"{b.name} is used elsewhere"
             )
+        _need(store.buffer not in read, f"{store.buffer.name} is a mask as well")
         shape = AttentionShape(
-            lead, queries, keys, _size(q.shape[-1]), _size(store.buffer.shape[-1]), str(narrow), scale, causal
-        )
-        return AttentionStages(shape, arrays, tuple([r.block.name_hint for r in self.order if r in self.used]))
+            tuple([extents[n] for n in lead]), queries, keys, self.lengths[deep], extents[feature], str(narrow), scale, causal,
+            own_score is not None, safe, not _same(store.indices, axes),
+        )  # fmt: skip
+        names = tuple([r.block.name_hint for r in self.order if r in self.used])
+        return AttentionStages(shape, arrays, names, tuple(of), places, own_score, product, (*lead, query, step))
+
+    def _is_sum(self, load: BufferLoad) -> bool:
+        """Return whether a reduction of these stages computes an array."""
+        found = self._stage(load)
+        return found is not None and any(iv.kind == IterVar.REDUCE for iv in found[0].block.iter_vars)
+
+    def _operand(self, e: Expr, narrow: str) -> tuple[Buffer, tuple[Expr, ...]]:
+        """Return the array of an operand, which is widened to float32, and its indices. Copies on the way are left out."""
+        while True:
+            load = e.value if isinstance(e, Cast) and e.dtype == "float32" else e
+            _need(isinstance(load, BufferLoad) and load.predicate is None, "an operand is no array that is widened")
+            assert isinstance(load, BufferLoad)
+            found = self._stage(load) if len(self.readers.get(load.buffer, ())) == 1 else None
+            if found is None or any(iv.kind == IterVar.REDUCE for iv in found[0].block.iter_vars):
+                break
+            realize, store, axes = found
+            moved = store.value.value if isinstance(store.value, Cast) else store.value
+            if not isinstance(moved, BufferLoad) or moved.predicate is not None or moved.buffer.dtype != narrow:
+                break
+            if store.value.dtype != narrow and (load is not e or store.value.dtype != "float32"):
+                break
+            self.used.append(realize)
+            e = substitute(store.value, dict(zip(axes, load.indices, strict=True)))
+            e = e if e.dtype == "float32" else e.astype("float32")
+        _need(e is not load and load.buffer.dtype == narrow, f"an operand is no {narrow} that is widened")
+        return load.buffer, load.indices
 
     def _store(self, realize: BlockRealize) -> BufferStore:
         body = realize.block.body
@@ -258,7 +356,8 @@ class _Finding:
         if realize not in self.used:
             self.used.append(realize)
         axis = Var(reduce[0].name, reduce[0].dtype)
-        return self._expanded(substitute(term, {**dict(zip(axes, at, strict=True)), reduce[0]: axis})), axis
+        self.lengths[axis] = _size(next(iv.dom.extent for iv in realize.block.iter_vars if iv.var is reduce[0]))
+        return substitute(term, {**dict(zip(axes, at, strict=True)), reduce[0]: axis}), axis
 
     def _product(self, e: Expr, at: Sequence[Var]) -> tuple[Expr, Expr, Var]:
         """Return the factors of a sum of products at ``at``, and its axis."""
@@ -282,13 +381,81 @@ def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
-def _operand(e: Expr, narrow: str) -> tuple[Buffer, tuple[Expr, ...]]:
-    """Return the array of an operand, which is widened to float32, and its indices."""
-    plain = (
-        isinstance(e, Cast) and e.dtype == "float32" and isinstance(e.value, BufferLoad) and e.value.predicate is None
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _at_least(e: Expr, least: float) -> tuple[Expr, bool]:
+    """Return what ``max(e, least)`` bounds, and whether there is such a bound."""
+    bounded = isinstance(e, Max) and isinstance(e.b, FloatImm) and e.b.value == least
+    return (e.a, True) if bounded else (e, False)  # type: ignore[attr-defined]
+
+
+def _rounded(e: Expr, narrow: str) -> Expr:
+    """Return weights without their rounding to the operands' type."""
+    if isinstance(e, Cast) and e.dtype == "float32" and isinstance(e.value, Cast) and e.value.dtype == narrow:
+        return e.value.value
+    return e
+
+
+def _loads(e: Expr) -> list[BufferLoad]:
+    return [n for n in pre_order(e) if isinstance(n, BufferLoad)]
+
+
+def _check_rows(buffer: Buffer, place: Sequence[Expr], axes: Sequence[Var], extents: Mapping[Var, int]) -> None:
+    """Raise _Unlike unless the features of an array are neighbours in memory. Eight of them begin at a multiple of 16 bytes."""
+    feature, known, sizes = axes[-1], set(axes), [_size(n) for n in buffer.shape]
+    name = buffer.name
+    _need(not buffer.strides, f"{name} has strides")
+    _need(not any(reads_memory(i) for i in place), f"{name} is read at places from memory")
+    _need(all(v in known for i in place for v in vars_in(i)), f"{name} is not accessed at a row and a feature alone")
+    analyzer = Analyzer()
+    for v in axes:
+        analyzer.bind(v, Range.from_extent(extents[v]))
+    start = analyzer.simplify(place[-1] - feature) if place else feature
+    _need(
+        not uses_var(start, feature) and not any(uses_var(i, feature) for i in place[:-1]),
+        f"the features of {name} are no neighbours",
     )
-    _need(plain and e.value.dtype == narrow, f"an operand is no {narrow} that is widened")  # type: ignore[attr-defined]
-    return e.value.buffer, e.value.indices  # type: ignore[attr-defined]
+    whole = sizes[-1] % PIECE == 0 and analyzer.can_prove_equal(start % PIECE, const(0, start.dtype))
+    _need(whole, f"the features of {name} do not begin at multiples of 16 bytes")
+
+
+_ARITHMETIC = (
+    Add, Sub, Mul, Div, FloorDiv, FloorMod, Min, Max, LT, LE, GT, GE, EQ, NE, And, Or, Not, Cast, Select, BufferLoad, IntImm, FloatImm, Var, Call,
+)  # fmt: skip
+
+
+def _check_lanes(score: Expr, known: set[Var]) -> None:
+    """Raise _Unlike unless all numbers of a tile of scores can be computed side by side."""
+    for n in pre_order(score):
+        _need(isinstance(n, _ARITHMETIC), f"scores are made by {type(n).__name__}")
+        _need(not isinstance(n, Var) or n in known, "scores depend on something else than a query and a key")
+        _need(not isinstance(n, BufferLoad) or n.predicate is None, "a mask is read under a condition")
+        if isinstance(n, Call):
+            chosen = n.op == "tir.if_then_else"
+            _need(chosen or lanes_of_call(n) == Lanes.EACH, f"scores are made by {n.op}")
+            _need(not chosen or not any(_loads(a) for a in n.args[1:]), "a mask is read under a condition")
+
+
+def in_lanes(e: Expr, values: Mapping[Var, Expr], lanes: int) -> Expr:
+    """Return a vector with an expression in each lane. The ``values`` of its variables are vectors or the same in all lanes."""
+
+    def wide(n: Expr) -> Expr:
+        if not any(values[v].dtype.lanes > 1 for v in vars_in(n)):
+            return Broadcast(substitute(n, {v: values[v].astype(v.dtype) for v in vars_in(n)}), lanes)
+        if isinstance(n, Var):
+            value = values[n]
+            return value if value.dtype.element == n.dtype else Cast(n.dtype.with_lanes(lanes), value)
+        if isinstance(n, BufferLoad):
+            return BufferLoad(n.buffer, tuple([wide(i) for i in n.indices]))
+        if isinstance(n, Cast):
+            return Cast(n.dtype.with_lanes(lanes), wide(n.value))
+        if isinstance(n, Call):
+            args = [wide(a) for a in n.args]
+            return Select(*args) if n.op == "tir.if_then_else" else Call(n.op, tuple(args), n.dtype.with_lanes(lanes))
+        return n.map_children(wide)
+
+    return wide(e)
 
 
 def _quotient(e: Expr) -> tuple[Expr, Expr]:
@@ -308,19 +475,17 @@ def _masked(score: Expr, key: Var, query: Var, later: int) -> tuple[Expr, bool]:
     if not (isinstance(score, Call) and score.op == "tir.if_then_else"):
         return score, False
     sees, value, never = score.args
-    _need(isinstance(never, FloatImm) and never.value == float("-inf"), "a mask has another value than -inf")
-    causal = isinstance(sees, LE) and Analyzer().can_prove_equal(
-        sees.b - sees.a, query + const(later, query.dtype) - key
-    )
-    _need(causal, "a mask is not that of causal attention")
-    return value, True
+    causal = (
+        isinstance(never, FloatImm) and never.value == float("-inf") and isinstance(sees, LE)
+        and later >= 0 and Analyzer().can_prove_equal(sees.b - sees.a, query + const(later, query.dtype) - key)
+    )  # fmt: skip
+    return (value, True) if causal else (score, False)
 
 
-def _scaled(e: Expr) -> tuple[Expr, float]:
-    """Return a product of queries and keys, and its factor."""
+def _scale(e: Expr) -> float | None:
+    """Return the factor of products that scores are; None where they are something else."""
     if isinstance(e, Mul):
         for a, b in ((e.a, e.b), (e.b, e.a)):
-            if isinstance(b, FloatImm):
-                return a, b.value
-    _need(isinstance(e, BufferLoad), "scores are no product of queries and keys, times a constant")
-    return e, 1.0
+            if isinstance(a, BufferLoad) and isinstance(b, FloatImm) and 0 < b.value < math.inf:
+                return b.value
+    return 1.0 if isinstance(e, BufferLoad) else None

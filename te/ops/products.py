@@ -128,6 +128,8 @@ def batch_matmul(
 def einsum(equation: str, *tensors: Tensor, name: str = "T_einsum") -> Tensor:
     """Returns the sum of products that ``equation`` names, as ``numpy.einsum``; ``...`` stands for leading dimensions.
 
+    Floats of fewer than 32 bits are multiplied and added up in float32; the result has their type.
+
     >>> from tilewright import te
     >>> a, b = te.placeholder((2, 3, 4)), te.placeholder((4, 5))
     >>> [int(d) for d in einsum("...k,kn->...n", a, b).shape]
@@ -158,6 +160,10 @@ def einsum(equation: str, *tensors: Tensor, name: str = "T_einsum") -> Tensor:
         raise ValueError(f"einsum: {unknown[0]} of the result is in no term of {equation!r}")
     summed = [label for label in extents if label not in result]
     axes = {label: reduce_axis(Range.from_extent(extents[label]), name=f"k{n}") for n, label in enumerate(summed)}
+    types = {t.dtype for t in tensors}
+    (narrow,) = types if len(types) == 1 else (None,)
+    widened = bool(axes) and narrow is not None and narrow.is_float and narrow.bits < 32
+    out = f"{name}_acc" if widened else name
 
     def f(*i: Expr) -> Any:
         where: dict[str, Any] = {**dict(zip(result, i, strict=True)), **{k: axis.var for k, axis in axes.items()}}
@@ -167,11 +173,12 @@ def einsum(equation: str, *tensors: Tensor, name: str = "T_einsum") -> Tensor:
                 where[label] if not (isinstance(e, IntImm) and e.value == 1) else 0
                 for label, e in zip(mine, t.shape, strict=True)
             ]
-            total = t(*index) if total is None else total * t(*index)
+            factor = cast("float32", t(*index)) if widened else t(*index)
+            total = factor if total is None else total * factor
         return sum_(total, axis=list(axes.values())) if axes else total
 
-    out: Tensor = compute([extents[label] for label in result], f, name=name, tag="einsum")
-    return out
+    total: Tensor = compute([extents[label] for label in result], f, name=out, tag="einsum")
+    return converted(total, str(narrow), name) if widened else total
 
 
 def _labels(term: str, t: Tensor, dots: tuple[str, ...], equation: str) -> list[str]:

@@ -202,7 +202,7 @@ def product_axes(block: BlockInfo) -> ProductRoles | None:
 
 def element_epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> BlockInfo | None:
     """Returns the element-wise stage among ``free`` that alone reads the result of ``block``, or None. It reads each
-    element where it writes one."""
+    element where it writes one, and nothing that is computed later than ``block``."""
     after = program.consumers(block)
     if len(after) != 1 or after[0] not in free or after[0].is_reduction or program.is_output(block):
         return None
@@ -210,7 +210,8 @@ def element_epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[Bloc
     fits = known.writes_in_order and all(
         use.buffer is not written or use.is_at(known.spatial, known.extents) for use in known.loads
     )
-    return known if fits and len(known.spatial) == len(block.spatial) else None
+    computed = all(p is block or program.comes_before(p, block) for p in program.producers(known))
+    return known if fits and computed and len(known.spatial) == len(block.spatial) else None
 
 
 def dot_roles(block: BlockInfo) -> Dot | None:

@@ -11,8 +11,8 @@ from ...codegen.machine.target import BARRIER_CYCLES, WARP, WARP_GROUP
 from ...schedule import Schedule
 from ...schedule.attention_kernel import AttentionTiles, unfit
 from ...schedule.primitives.online_softmax import AttentionStages, attention_in
-from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, OPERANDS
-from ..cost.cost_features import Columns, Costs
+from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, OPERANDS, PANEL
+from ..cost.cost_features import Columns, Costs, ceil_div
 from ..cost.gpu_model import GpuModel
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo
@@ -20,7 +20,7 @@ from .schedule_rule import Decision, Group, Part, ScheduleRule
 
 
 class GpuAttentionRule(ScheduleRule):
-    """This rule takes the stages of attention of float16 or bfloat16, whose sizes the tiles of warp groups divide."""
+    """This rule takes the stages of attention of float16 or bfloat16, with masks or without, of enough queries."""
 
     name = "gpu_attention"
     priority = 4
@@ -49,10 +49,14 @@ class GpuAttentionRule(ScheduleRule):
 
 
 _GROUPS, _KEYS = (1, 2, 3), (64, 128)
+_FEWEST_QUERIES = 16
+"""With fewer queries most of a tile's 64 rows are empty, and blocks too few to read the keys fast."""
 
 
 def _choices(found: AttentionStages) -> list[AttentionTiles]:
     """Returns the tiles that fit."""
+    if found.shape.queries < _FEWEST_QUERIES:
+        return []
     every = [AttentionTiles(groups, keys) for groups in _GROUPS for keys in _KEYS]
     return [tiles for tiles in every if not unfit(found.shape, tiles)]
 
@@ -65,6 +69,8 @@ class OnlineSoftmaxPart(Part):
     def __init__(self, found: AttentionStages, group: Group, machine: GpuModel) -> None:
         self.shape, self.group, self.machine = found.shape, group, machine
         self.result = found.blocks[-1]
+        shape = found.shape
+        self.ragged = shape.apart or any(n % PANEL for n in (shape.queries, shape.keys, shape.depth, shape.width))
         self.name = f"online_{self.result}"
         fits = _choices(found)
         self.fits = {(tiles.groups, tiles.keys) for tiles in fits}
@@ -86,14 +92,18 @@ class OnlineSoftmaxPart(Part):
         groups, keys = columns["groups"], columns["keys"]
         heads = math.prod(shape.lead)
         seen = 0.5 if shape.causal else 1.0
-        blocks = heads * shape.queries / (GROUP_ROWS * groups)
-        steps = np.maximum(1.0, seen * shape.keys / keys)
+        blocks = heads * ceil_div(shape.queries, GROUP_ROWS * groups)
+        steps = np.maximum(1.0, seen * ceil_div(shape.keys, keys))
         features = shape.depth + shape.width
         flops = 2.0 * heads * shape.queries * shape.keys * features * seen
         scores = keys * GROUP_ROWS / WARP_GROUP
         special = 2.0 * scores  # a power takes as long as two other instructions
         instructions = (
-            4.5 * scores + special + GROUP_ROWS * shape.width / WARP_GROUP + keys * features / 512 / groups + 100.0
+            (10.5 if shape.scored else 4.5) * scores
+            + special
+            + GROUP_ROWS * shape.width / WARP_GROUP
+            + keys * features / 512 / groups
+            + 100.0
         )
         warps = 4.0 * groups
         tile = 2.0 * keys * features
@@ -118,10 +128,14 @@ class OnlineSoftmaxPart(Part):
 
     def _shared(self, columns: Columns) -> np.ndarray:
         shape = self.shape
-        return np.asarray(
-            2.0 * (GROUP_ROWS * columns["groups"] * shape.depth + 2 * columns["keys"] * (shape.depth + shape.width))
-        )
+        depth, width = (-(-n // PANEL) * PANEL for n in (shape.depth, shape.width))
+        queries = GROUP_ROWS * columns["groups"]
+        whole = (shape.queries % queries == 0) & (width == shape.width) & (not shape.apart)
+        operands = 2.0 * (queries * depth + 2 * columns["keys"] * (depth + width))
+        return np.asarray(operands + np.where(whole, 0.0, 2.0 * queries * width))
 
     def _registers(self, columns: Columns) -> np.ndarray:
+        shape = self.shape
         scores = columns["keys"] * GROUP_ROWS / WARP_GROUP
-        return np.asarray(1.5 * scores + GROUP_ROWS * self.shape.width / WARP_GROUP + 56.0)
+        places = 56.0 + 44.0 * (shape.scored or self.ragged)  # conditions of copies and places of masks
+        return np.asarray(1.5 * scores + GROUP_ROWS * -(-shape.width // PANEL) * PANEL / WARP_GROUP + places)

@@ -300,7 +300,7 @@ def tiles_on_blocks(
     sch.bind(warps, "threadIdx.y")
     for copy in form.copies:
         sch.set_scope(copy, 0, scope)
-    copies = list(form.copies) or [sch.cache_read(block, n, scope) for n in form.operands]
+    copies = list(form.copies) or [sch.cache_read(block, n, scope, sch.get(block).name_hint) for n in form.operands]
     for copy in copies:
         sch.compute_at(copy, loops["k0"])
     return loops, warps, copies

@@ -1,0 +1,121 @@
+"""Products as people write them: for two architectures, each product of 16-bit types is one on matrix units, without a spill."""
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tilewright import te
+from tilewright.gpu.ptx import find_ptxas, run_ptxas
+
+ops = te.ops
+
+
+def linear(after, dtype="float16", rows=512):
+    x, w, b = (
+        te.placeholder((rows, 256), dtype, "x"),
+        te.placeholder((512, 256), dtype, "w"),
+        te.placeholder((512,), dtype, "b"),
+    )
+    return [x, w, b, after(ops.dense(x, w, b))]
+
+
+def product(m, n, k, lead=(), **turned):
+    a = te.placeholder((*lead, *((k, m) if turned.get("transpose_a") else (m, k))), "float16", "a")
+    b = te.placeholder((*lead, *((n, k) if turned.get("transpose_b") else (k, n))), "float16", "b")
+    return [a, b, ops.matmul(a, b, **turned)]
+
+
+def projections():
+    x, *weights = [te.placeholder((256, 256), "float16", name) for name in "xuvw"]
+    return [x, *weights, *[ops.dense(x, w, name=f"p{n}") for n, w in enumerate(weights)]]
+
+
+def gated(rows=256, columns=512):
+    x = te.placeholder((rows, 256), "float16", "x")
+    u, v = (te.placeholder((columns, 256), "float16", name) for name in "uv")
+    return [x, u, v, ops.multiply(ops.silu(ops.dense(x, u)), ops.dense(x, v))]
+
+
+def conv(layout, stride=1, dilation=1, groups=1, k=3, padding=1, channels=64):
+    first = layout == "NCHW"
+    x = te.placeholder((2, channels, 28, 28) if first else (2, 28, 28, channels), "bfloat16", "x")
+    w = te.placeholder((64, channels // groups, k, k) if first else (k, k, channels // groups, 64), "bfloat16", "w")
+    return [x, w, ops.conv2d(x, w, stride, padding, dilation, groups=groups, layout=layout)]
+
+
+def einsum(equation, *shapes):
+    a, b = (te.placeholder(shape, "float16", name) for shape, name in zip(shapes, "ab", strict=True))
+    return [a, b, ops.einsum(equation, a, b)]
+
+
+def masked(depth=64, queries=256, shape=(256, 256), dtype="bool", **options):
+    q, k, v = (
+        te.placeholder((8, n, depth), "bfloat16", name)
+        for n, name in ((queries, "q"), (shape[-1], "k"), (shape[-1], "v"))
+    )
+    m = te.placeholder(shape, dtype, "m")
+    return [q, k, v, m, ops.attention(q, k, v, m, **options)]
+
+
+FORMS = {
+    "linear, gelu": (lambda: linear(ops.gelu), 1),
+    "linear, relu, bfloat16": (lambda: linear(ops.relu, "bfloat16"), 1),
+    "linear, float32": (lambda: linear(lambda y: ops.cast(y, "float32")), 1),
+    "linear of 100 rows": (lambda: linear(ops.relu, rows=100), 1),
+    **{f"{a}{b}": (lambda a=a, b=b: product(256, 256, 256, transpose_a=a == "t", transpose_b=b == "t"), 1) for a in "nt" for b in "nt"},
+    "batches": (lambda: product(100, 130, 72, (3, 4)), 1),
+    "projections": (projections, 3),
+    "gated": (gated, 2),
+    "gated, other sizes": (lambda: gated(100, 500), 2),
+    "split heads": (lambda: einsum("bqhd,bkhd->bhqk", (2, 128, 4, 64), (2, 128, 4, 64)), 1),
+    "several axes": (lambda: einsum("xiqr,qrhj->xhij", (4, 32, 8, 16), (8, 16, 4, 32)), 1),
+    "NCHW": (lambda: conv("NCHW"), 1), "NHWC": (lambda: conv("NHWC"), 1),
+    "strides": (lambda: conv("NCHW", stride=2), 1), "dilation": (lambda: conv("NHWC", dilation=2, padding=2), 1),
+    "groups": (lambda: conv("NCHW", groups=4), 1), "1x1": (lambda: conv("NCHW", k=1, padding=0), 1),
+    "three channels": (lambda: conv("NCHW", k=7, padding=3, stride=2, channels=3), 1),
+}  # fmt: skip
+"""Programs by name, with the number of their products."""
+
+ATTENTION = {
+    "boolean mask": masked,
+    "added mask": lambda: masked(dtype="float32"),
+    "other lengths": lambda: masked(queries=100, shape=(100, 200)),
+    "80 features, causal": lambda: masked(80, causal=True),
+    "128 features": lambda: masked(128, dtype="float32"),
+}
+
+
+def without_spills(module, arch):
+    assert find_ptxas() is None or all(
+        report.spill_bytes == 0 for text in module.ptx.values() for report in run_ptxas(text, arch)[0]
+    )
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_each_product_is_on_matrix_units(name, arch):
+    make, products = FORMS[name]
+    module = tw.build(make(), f"cuda -arch={arch}")
+    text = "\n".join(module.ptx.values())
+    kernels = [part for part in text.split(".entry")[1:] if "wgmma.mma_async" in part or "wmma.mma.sync" in part]
+    assert len(kernels) == products
+    without_spills(module, arch)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_one_kernel_of_warp_groups(name):
+    module = tw.build(ATTENTION[name](), "cuda -arch=sm_90a")
+    assert sum(len(kernels) for kernels in module.kernels.values()) == 1
+    assert "wgmma.mma_async" in module.get_source()
+    without_spills(module, "sm_90a")
+
+
+@pytest.mark.parametrize("target", ["gpu-sim", "gpu-sim -arch=sm_90a"])
+def test_a_gated_layer(target):
+    """The second product takes the stage that reads both, and the first one's sums are in memory by then."""
+    rng = np.random.default_rng(0)
+    x, u, v = (rng.standard_normal((n, 256)).astype("float16") / 16 for n in (100, 72, 72))
+    out = np.zeros((100, 72), "float16")
+    tw.build(gated(100, 72), target)(x, u, v, out)
+    a, b = (x.astype("float64") @ w.astype("float64").T for w in (u, v))
+    np.testing.assert_allclose(out, a / (1 + np.exp(-a)) * b, rtol=4e-3, atol=1e-3)
