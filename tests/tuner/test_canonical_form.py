@@ -596,3 +596,33 @@ def test_copies_that_only_the_example_takes_are_not_made():
     result = np.full((1, 8, 12, 19), np.nan, "float32")
     made.compile()(a, b, result)
     np.testing.assert_array_equal(result[0], np.einsum("irb,bjr->ijb", a[0, :, :, ::-1], b[0]))
+
+
+def turned_products():
+    """Products whose results lie in another order than what they read: the inputs, NumPy's sum, the results' shape."""
+    r = te.reduce_axis((0, 32), name="r")
+    weights, matrices = te.placeholder((32, 12, 32), name="A"), te.placeholder((128, 32, 96), name="B")
+    shared = te.compute(
+        (12, 96, 128), lambda i, j, h: te.sum(weights[r, i, h // 4] * matrices[h, r, j], axis=r), name="C"
+    )
+    left, right = te.placeholder((32, 8, 32, 32), name="A"), te.placeholder((32, 16, 32), name="B")
+    batched = te.compute(
+        (16, 32, 8, 32), lambda i, j, h, b: te.sum(left[b, h, j, r] * right[b, i, r], axis=r), name="C"
+    )
+    return {
+        "heads share weights": ((weights, matrices, shared), lambda a, b: np.einsum("rih,hrj->ijh", a.repeat(4, 2), b)),
+        "the batch is last": ((left, right, batched), lambda a, b: np.einsum("bhjr,bir->ijhb", a, b)),
+    }
+
+
+@pytest.mark.parametrize("name", turned_products())
+def test_what_is_read_most_lies_along_the_vectors(name):
+    tensors, numpy_sum = turned_products()[name]
+    space = Space(te.create_prim_func([*tensors]), Target("llvm -mcpu=x86-64-v4 -num-cores=1"))
+    turned = [s for s in space.sketches if s.name.endswith("_turned")]
+    assert any("transpose_C" in s.name for s in turned)  # the copy that turns them stands alone, in registers
+    rng = np.random.default_rng(0)
+    a, b = [rng.integers(-4, 5, [int(e) for e in t.shape]).astype("float32") for t in tensors[:2]]
+    out = np.full([int(e) for e in tensors[-1].shape], np.nan, "float32")
+    tw.build(space.schedule(turned[0], [int(x) for x in space.best_rows(turned[0], 1)[0]]))(a, b, out)
+    np.testing.assert_array_equal(out, numpy_sum(a, b))
