@@ -539,8 +539,8 @@ def other_targets(db: Database, func: PrimFunc) -> str:
 
 # step 4 for symbolic sizes: schedules for examples of them
 
-_SMALL_SIZES = ((16, 24), (4, 6), (1, 1))
-"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 24, that for 4 up to
+_SMALL_SIZES = ((16, 48), (4, 6), (1, 1))
+"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 48, that for 4 up to
 6, that for 1 for 1 alone. Larger ones stand first: a later, smaller limit is asked first."""
 
 _LARGE_SIZE = (1024, 256)
