@@ -110,7 +110,9 @@ class StmtPrinter(ExprPrinter):
 
     def unknown_buffer(self, buffer: Buffer) -> str:
         pointer = self.names.texts.get(buffer.data)
-        if pointer is not None and buffer.data in self.matched_pointers:  # statements in several scopes may use the view
+        if (
+            pointer is not None and buffer.data in self.matched_pointers
+        ):  # statements in several scopes may use the view
             self.symbols(buffer, head=True)
             with self.names.within(self.head_scope):
                 text = self.declare(buffer, "Buffer", explicit=True)

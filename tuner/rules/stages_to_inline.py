@@ -14,7 +14,7 @@ from ...tir.expr import Add, BufferLoad, Call, Expr, Mul, Sub, Var
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, ProgramInfo, Use, copies, divisors_of, pads, splits_into_affine
-from .recurrences import is_one_by_one
+from .recurrences import is_one_by_one, steps_in_a_row
 
 _CHEAP = 8
 """The number of operations of an element up to which it may be computed more than once."""
@@ -39,6 +39,9 @@ and converted back, which takes longer than a cheap operation and longer than to
 
 _SHORT_ROW = 256
 """The bytes of a row of results below which it has too few vectors for functions such as exp to be computed side by side."""
+
+_FULL = 16
+"""The number of steps in a row up to which the vectors of a recurrence are partly empty."""
 
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
@@ -353,6 +356,8 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) ->
         if consumer.is_reduction and repeated and not (decodes and reads <= _ROWS * block.spatial_size):
             return False
         if work > _CHEAP and (repeated or is_one_by_one(consumer)):
+            return False
+        if 0 < steps_in_a_row(consumer) and work > (_MUCH if steps_in_a_row(consumer) >= _FULL else _CHEAP):
             return False
     if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
         return False
