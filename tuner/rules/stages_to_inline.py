@@ -40,6 +40,9 @@ and converted back, which takes longer than a cheap operation and longer than to
 _SHORT_ROW = 256
 """The bytes of a row of results below which it has too few vectors for functions such as exp to be computed side by side."""
 
+_AGAIN = 2
+"""How often elements of a transpose are read at the least so that they are turned once, and stored."""
+
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
 
@@ -432,9 +435,11 @@ def _turns_several_places(
 ) -> bool:
     """Returns whether an element-wise stage with this one inlined is a transpose of several places or arrays.
 
-    It may read several places of this one, or another transpose, or turn what this one reads at several places.
+    It may read several places of this one, or another transpose, or turn what this one reads at several places. Or it repeats
+    this one, as copies of a transpose along a new axis do.
 
-    A tile of one place is transposed in fast memory. To store the stage takes less than to stride through the others.
+    A tile of one place is transposed in fast memory. To store the stage takes less than to stride through the others, or to
+    turn the same elements again.
     """
     for consumer in program.consumers(block):
         uses = [use for use in consumer.loads if any(use.buffer is store.buffer for store in block.stores)]
@@ -442,7 +447,9 @@ def _turns_several_places(
             continue
         others = [use for use in consumer.loads if use not in uses]
         turned = _Reads.of(consumer, others, inlined).turned
-        if reads.turned and (_places(uses) > 1 or turned) or (reads.places > 1 and _is_turned(consumer, uses)):
+        across = _is_turned(consumer, uses)
+        again = not across and consumer.spatial_size >= _AGAIN * block.spatial_size
+        if reads.turned and (_places(uses) > 1 or turned or again) or (reads.places > 1 and across):
             return True
     return False
 
