@@ -210,6 +210,28 @@ def test_transposes_beside_concatenations_are_stored(first):
     np.testing.assert_array_equal(made, want if first == "transpose" else 2 * want)
 
 
+@pytest.mark.parametrize("kind", ["repeated", "padded with edges", "gathered rows"])
+def test_what_a_transpose_would_stride_through_is_stored(kind):
+    """Rows that are copied at indices that are not affine are turned afterwards, and repeated ones once."""
+    x = ph(70, 33)
+    t = te.compute((64,), lambda i: te.cast("int64", i * i % 70), name="t")
+    out = {
+        "repeated": lambda: ops.tile(ops.transpose(x), (3, 1)),
+        "padded with edges": lambda: ops.transpose(ops.pad(x, (2, 1), (0, 3), mode="edge")),
+        "gathered rows": lambda: ops.transpose(te.compute((64, 33), lambda i, j: x[t[i], j], name="taken")),
+    }[kind]()
+    made = compiled(x, out)
+    assert "as written" not in made.origin and "masked.gather" not in made.get_source("ll")
+    made, (x,) = computed(out, x)
+    rows = np.arange(64) ** 2 % 70
+    want = {
+        "repeated": np.tile(x.T, (3, 1)),
+        "padded with edges": np.pad(x, ((2, 0), (1, 3)), "edge").T,
+        "gathered rows": x[rows].T,
+    }
+    np.testing.assert_array_equal(made, want[kind])
+
+
 @pytest.mark.parametrize("each", [2, 4, 8])
 def test_lanes_near_one_another_come_from_one_vector(each):
     x = ph(128)
