@@ -149,9 +149,16 @@ def _drop_equal_steps(sch: Schedule) -> None:
 
 
 def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
-    """Let reductions count upwards through what they read backwards, as ``A[i, n - 1 - r]`` for each ``r``."""
+    """Let reductions count upwards through what they read backwards, as ``A[i, n - 1 - r]`` for each ``r``.
+
+    So do element-wise stages along the rows of what they transpose: ``C[n - 1 - i, j] = A[j, i]`` in place of
+    ``C[i, j] = A[j, n - 1 - i]``. Then vectors of ``A`` are loaded and transposed as they lie.
+    """
     for block in ProgramInfo(sch.func).blocks:
-        turned = {v for v in block.reduce if block.extents[v] > 1 and _is_read_backwards(block, v)}
+        turned = {
+            v for v in (block.reduce if block.is_reduction else _across_results(block))
+            if block.extents[v] > 1 and _is_read_backwards(block, v)
+        }  # fmt: skip
         if not turned or block.keeps_order or block.obstacle is not None or block.block.annotations:
             continue
         indices = {v: Var(f"i{n}") for n, v in enumerate(block.axes)}
@@ -165,8 +172,16 @@ def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
             sch.restore(before)
 
 
+def _across_results(block: BlockInfo) -> list[Var]:
+    """Returns the axes of an element-wise stage along which what it reads is contiguous, and its results are not."""
+    return [
+        v for v in block.spatial
+        if any(abs(use.step(v) or 0) == 1 for use in block.loads) and not any(abs(use.step(v) or 0) == 1 for use in block.stores)
+    ]  # fmt: skip
+
+
 def _is_read_backwards(block: BlockInfo, axis: Var) -> bool:
-    """Returns whether all indices with an axis of a reduction consist of it alone, and become smaller along it."""
+    """Returns whether all indices with an axis consist of it alone, and become smaller along it."""
     dims = [dim for use in block.loads for dim in use.dims if dim and dim.get(axis)]
     hidden = any(axis in variables for use in block.loads for variables in use.unknown)
     return bool(dims) and all(len(dim) == 1 and dim[axis] < 0 for dim in dims) and not hidden

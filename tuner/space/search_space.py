@@ -26,7 +26,7 @@ from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form, compute_once, divides_by_sizes, turn_results, write_in_order
 from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
 from ..cost.machine_model import MachineModel
-from ..program import BlockInfo, ProgramInfo
+from ..program import BlockInfo, ProgramInfo, Use
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
@@ -333,10 +333,16 @@ class Space:
 
 
 def _changes(sch: Schedule, before: ProgramInfo) -> bool:
-    """Returns whether reductions, or blocks with accesses that are not affine, read other arrays than in ``before``."""
+    """Returns whether reductions, or blocks with accesses that are not affine or backwards, read other arrays than in
+    ``before``."""
     known = {b.name: {use.buffer for use in b.loads} for b in before.blocks}
     changed = [b for b in ProgramInfo(sch.func).blocks if {use.buffer for use in b.loads} != known.get(b.name)]
-    return any(b.is_reduction or not all(use.affine for use in b.loads) for b in changed)
+    return any(b.is_reduction or not all(use.affine and _is_upwards(use) for use in b.loads) for b in changed)
+
+
+def _is_upwards(use: Use) -> bool:
+    """Returns whether no index becomes smaller along an axis."""
+    return all(factor >= 0 for dim in use.dims if dim is not None for factor in dim.values())
 
 
 def _inlined_in_form(
