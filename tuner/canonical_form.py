@@ -19,10 +19,23 @@ from ..schedule import Schedule, ScheduleError, TraceError
 from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
 from ..tir.analysis.known_ranges import evaluate
-from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
-from ..tir.stmt import Buffer, PrimFunc, Stmt
+from ..tir.expr import (
+    BufferLoad,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Var,
+    floordiv,
+    floormod,
+    reads_memory,
+)
+from ..tir.expr.op import holds_all
+from ..tir.stmt import Buffer, BufferStore, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
-from .cost.axis_roles import dot_factors, reuses
+from .cost.axis_roles import dot_factors, product_axes, reuses
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
 from .program import BlockInfo, ProgramInfo, Use, divisors_of, factors_of
 
@@ -33,18 +46,20 @@ _Place = tuple[BlockInfo | Buffer, int]
 def bring_into_canonical_form(
     sch: Schedule,
     of: Schedule | None = None,
-    multiplied: Callable[[BlockInfo], bool] = lambda block: False,
+    multiplied: Callable[[BlockInfo], bool | str] = lambda block: False,
     turned: list[str] | None = None,
 ) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results.
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
-    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are. Where a list is given, reductions
+    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are: these read what stages only widened
+    before, and copies of other types where it names a type that holds all values. Where a list is given, reductions
     read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs.
     """
     compute_once(sch, of)
     _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch, turned, of)
+    _widen_where_multiplied(sch, multiplied)
     _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
@@ -273,13 +288,47 @@ _REUSE_SCALARS = 4
 converted one by one."""
 
 
-def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool]) -> None:
-    """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often."""
+def _widen_where_multiplied(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str]) -> None:
+    """Let products read the numbers that stages only widen for them, where the target multiplies these as they are."""
+    program = ProgramInfo(sch.func)
+    for block in program.blocks:
+        body = block.block.body
+        readers = program.consumers(block)
+        if not isinstance(body, BufferStore) or block.is_reduction or block.keeps_order or block.obstacle is not None:
+            continue
+        if not _only_widens(body.value) or not any(product_axes(reader) is not None for reader in readers):
+            continue
+        before = sch.copy()
+        try:
+            sch.compute_inline(block.name)
+        except ScheduleError:
+            continue
+        named = {reader.name for reader in readers}
+        after = [b for b in ProgramInfo(sch.func).blocks if b.name in named]
+        if not all(product_axes(b) is not None and multiplied(b) for b in after):
+            sch.restore(before)
+
+
+def _only_widens(value: Expr) -> bool:
+    """Returns whether an element is a number from memory in a type that holds all numbers of its own type."""
+    if not isinstance(value, Cast) or not isinstance(value.value, BufferLoad):
+        return False
+    narrow, wide = value.value.dtype, value.dtype
+    return wide.bits > narrow.bits and holds_all(wide, narrow)
+
+
+def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str]) -> None:
+    """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often.
+
+    Where the target multiplies a type that holds them all, copies of numbers of 8 bits have that type.
+    """
     for block in ProgramInfo(sch.func).blocks:
         several = len(block.loads) > 1
         if not block.is_reduction or not several or block.keeps_order or block.obstacle is not None:
             continue
-        if multiplied(block):
+        if as_they_are := multiplied(block):
+            if isinstance(as_they_are, str):
+                _copy_as(sch, block, as_they_are)
             continue
         for use in {use.buffer: use for use in block.loads}.values():
             dtype = use.buffer.dtype
@@ -293,6 +342,13 @@ def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool]) -> Non
                 sch.cache_read(block.name, use.buffer.name, "global", consumer_blocks=[block.name], dtype="float32")
             except ScheduleError:
                 sch.restore(before)
+
+
+def _copy_as(sch: Schedule, block: BlockInfo, dtype: str) -> None:
+    """Let a product read copies of ``dtype`` of what it reads in other types."""
+    for buffer in {use.buffer: use for use in block.loads}:
+        if buffer.dtype != dtype:
+            sch.cache_read(block.name, buffer.name, "global", consumer_blocks=[block.name], dtype=dtype)
 
 
 def _is_read_in_rows(block: BlockInfo) -> bool:
