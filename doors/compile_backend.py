@@ -623,8 +623,13 @@ class Region:
 def _is_fixed(val: Any) -> bool:
     """Returns whether a graph's input always has the same sizes."""
     if not hasattr(val, "dtype"):
-        return isinstance(val, (int, float, bool)) or val is None
+        return val is None or _is_number(val)
     return all(isinstance(d, int) for d in val.shape)
+
+
+def _is_number(val: Any) -> bool:
+    """Returns whether a size has one value in all calls, which guards of torch.compile see to."""
+    return isinstance(val, (int, float, bool)) or bool(getattr(val.node.expr, "is_number", False))
 
 
 def _is_held(a: Any) -> bool:
