@@ -146,6 +146,7 @@ class CompiledGraph:
         self.moment = self._moment(args)
         reader = ProgramReader("main")
         self.passed = self._read(reader, args)
+        self.numbers = self._told(reader)
         reader.read(traced.gm.graph.nodes)
         self.results = self._described(reader)
         roots = [(r, one.root) for kind, r, one in self.results if kind == "tensor"]
@@ -177,6 +178,10 @@ class CompiledGraph:
 
     def _number(self, reader: ProgramReader, node: Any, number: Any) -> None:
         reader.actual_number(node, number)
+
+    def _told(self, reader: ProgramReader) -> list[int]:
+        """Returns which numbers among the inputs are passed in each call, as the sizes of arrays without elements."""
+        return []
 
     def _described(self, reader: ProgramReader) -> list[tuple[str, Any, Any]]:
         """Returns a description of each result, and the views that are taken of it. A result is a tensor that is made,
@@ -221,7 +226,10 @@ class CompiledGraph:
         sizes = {n: evaluate(e, known) if isinstance(e, Expr) else e for n, e in self.view_sizes.items()}
         for kind, r, one in self.results:
             if kind == "number":
-                out.append(evaluate(r, known) if isinstance(r, Expr) else r)
+                number = evaluate(r, known) if isinstance(r, Expr) else r
+                if number is None and r is not None:
+                    raise TorchError(f"the inputs do not tell the result {r}")
+                out.append(number)
             else:
                 out.append(one.of(next(fresh) if kind == "tensor" else args[r] if kind == "input" else made[r], sizes))
         return out
@@ -268,12 +276,12 @@ class SymbolicGraph(CompiledGraph):
         super().__init__(traced, args, held, threads)
         self.sizes: dict[Var, tuple[int, int]] = {}
         self.bounds: dict[Var, int] = {}
-        for n, v in zip(self.passed, self.graph.inputs, strict=True):
+        for n, v in zip([*self.passed, *self.numbers], self.graph.inputs, strict=True):
             val = traced.holders[n].meta["val"]
             for d, e in enumerate(v.shape):
                 if isinstance(e, Var) and e not in self.sizes:
                     self.sizes[e] = (n, d)
-                    self.bounds[e] = _bound(val.shape[d], int(args[n].shape[d]))
+                    self.bounds[e] = _bound(val.shape[d] if n in self.passed else val, _extent(args[n], d))
         used = {var for v in self.graph.values() for d in v.shape if isinstance(d, Expr) for var in vars_in(d)}
         if not used or used - set(self.sizes):
             raise TorchError("there is a size that no input tells")
@@ -286,19 +294,36 @@ class SymbolicGraph(CompiledGraph):
     def _number(self, reader: ProgramReader, node: Any, number: Any) -> None:
         reader.input(node)
 
+    def _told(self, reader: ProgramReader) -> list[int]:
+        by_shapes = {d for v in reader.builder.inputs for d in v.shape}
+        found: dict[Var, int] = {}
+        for n, node in enumerate(self.traced.holders):
+            number = reader.result(node)
+            if isinstance(number, Var) and number not in by_shapes and number not in found:
+                found[number] = n
+                reader.builder.input(reader.builder.unused(node.name), (number, 0), "uint8")
+        return [*found.values()]
+
     def fits(self, args: Sequence[Any]) -> bool:
         """Returns whether the sizes lie within the bounds, and the parameters are those that were built in."""
-        return super().fits(args) and all(args[n].shape[d] <= self.bounds[v] for v, (n, d) in self.sizes.items())
+        inside = all(0 <= _extent(args[n], d) <= self.bounds[v] for v, (n, d) in self.sizes.items())
+        return inside and super().fits(args)
 
     def run(self, args: Sequence[Any]) -> Sequence[Any]:
         """Returns the results."""
-        known = {var: int(args[n].shape[d]) for var, (n, d) in self.sizes.items()}
+        known = {var: _extent(args[n], d) for var, (n, d) in self.sizes.items()}
         made = []
         for v, dtype in zip(self.graph.outputs, self.dtypes, strict=True):
             shape = [d if isinstance(d, int) else evaluate(d, known) for d in v.shape]
             made.append(self.torch.empty(shape, dtype=dtype, device=self.cpu))
-        self.model(*[self._plain(args[n]) for n in self.passed], out=made)
+        sizes = [self.torch.empty((args[n], 0), dtype=self.torch.uint8) for n in self.numbers]
+        self.model(*[self._plain(args[n]) for n in self.passed], *sizes, out=made)
         return self._assembled(args, made, known)
+
+
+def _extent(a: Any, d: int) -> int:
+    """Returns the size of a tensor's dimension, or the number where the input is one."""
+    return int(a.shape[d]) if hasattr(a, "shape") else int(a)
 
 
 def _bound(size: Any, seen: int) -> int:
@@ -598,8 +623,13 @@ class Region:
 def _is_fixed(val: Any) -> bool:
     """Returns whether a graph's input always has the same sizes."""
     if not hasattr(val, "dtype"):
-        return isinstance(val, (int, float, bool)) or val is None
+        return val is None or _is_number(val)
     return all(isinstance(d, int) for d in val.shape)
+
+
+def _is_number(val: Any) -> bool:
+    """Returns whether a size has one value in all calls, which guards of torch.compile see to."""
+    return isinstance(val, (int, float, bool)) or bool(getattr(val.node.expr, "is_number", False))
 
 
 def _is_held(a: Any) -> bool:

@@ -179,7 +179,7 @@ for _name in ("conv1d", "conv2d", "conv3d", "conv2d_transpose", "depthwise_conv2
     register_operator(_name, _with_bias(getattr(te.ops, _name)), "anchor")
 _register(
     "opaque",
-    "attention attention_cached resize1d resize2d resize3d resample grid_sample roi_align deformable_windows col2im topk scatter_elements "
+    "attention attention_cached grouped_matmul resize1d resize2d resize3d resample grid_sample roi_align deformable_windows col2im topk scatter_elements "
     "scatter_nd max_pool_positions",
 )
 register_operator("einsum", lambda *tensors, equation: te.ops.einsum(equation, *tensors), "opaque")

@@ -47,7 +47,7 @@ from .archive import ArchiveError, Member, archive
 from .description import described_function, description_ir
 from .line_tables import with_line_tables
 from .packages import checked_version, write_packages
-from .runtime_ir import ALONE, IN_CODE, SHARED_STATE, is_mac, runtime_ir
+from .runtime_ir import ALONE, IN_CODE, SHARED_STATE, has_nodes, is_mac, runtime_ir
 from .wasm_module import wasm_module
 
 SUFFIXES = (".o", ".so", ".s", ".ll")
@@ -253,14 +253,32 @@ class Entry:
         return f"tw_{self.name}_constants"
 
 
-def entry_ir(entry: Entry, target: Target) -> str:
-    """Returns the module that defines ``name``, the variant without a workspace, and ``NAME_load`` for a file."""
+_SPREAD = """
+declare i32 @tw_spread(ptr, i64, i32)
+
+define internal void @tw_spread_constants() nounwind {
+  %rc = call i32 @tw_spread(ptr @$data, i64 $constants, i32 1)
+  ret void
+}
+
+@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @tw_spread_constants, ptr null }]
+"""
+"""What a library does when it is loaded: its constants, which are a section of its file, are spread over nodes if asked."""
+
+
+def entry_ir(entry: Entry, target: Target, *, exported: bool = False) -> str:
+    """Returns the module that defines ``name``, the variant without a workspace, and ``NAME_load`` for a file.
+
+    ``exported``: for a library, which looks after its own constants.
+    """
     params = [f"{p.llvm_type} %a{n}" for n, p in enumerate(entry.params)]
     arrays = [text for text, p in zip(params, entry.params, strict=True) if p.kind != "size"]
     sizes = [text for text, p in zip(params, entry.params, strict=True) if p.kind == "size"]
     passed = [*arrays, "ptr %constants", "ptr %memory", *sizes]
     types = ", ".join([text.split()[0] for text in passed])
     text = _FILE if entry.in_file else "@$data = external global i8, align 64\n"
+    if exported and not entry.in_file and has_nodes(target):
+        text += _SPREAD
     return Template(text + _ENTRY).substitute(
         triple=target.triple, name=entry.name, own=entry.own, inner=entry.inner, data=entry.data, types=types,
         params=", ".join([*params, "ptr %workspace"]), own_params=", ".join(params),
@@ -327,6 +345,7 @@ declare i32 @close(i32)
 declare i64 @lseek(i32, i64, i32)
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @munmap(ptr, i64)
+declare i32 @tw_spread(ptr, i64, i32)
 
 define i32 @${name}_load(ptr %path) nounwind {
 entry:
@@ -349,7 +368,10 @@ map:
 keep:
   %old = cmpxchg ptr @tw_mapped, ptr null, ptr %pages acq_rel acquire, align 8
   %first = extractvalue { ptr, i1 } %old, 1
-  br i1 %first, label %fine, label %again
+  br i1 %first, label %spread, label %again
+spread:
+  %spread_rc = call i32 @tw_spread(ptr %pages, i64 %length, i32 1)
+  br label %fine
 again:
   %m0 = call i32 @munmap(ptr %pages, i64 %length)
   br label %fine
@@ -417,7 +439,10 @@ def export_library(library: LinkedLibrary, path: Path, version: str | None = Non
     told = described_function(
         library.lowered, entry.params, entry.name, workspace=entry.workspace, weights=WEIGHTS if entry.in_file else ""
     )
-    compiled = {"entry": entry_ir(entry, target), "runtime": runtime_ir(target, ALONE, shared=not static)}
+    compiled = {
+        "entry": entry_ir(entry, target, exported=True),
+        "runtime": runtime_ir(target, ALONE, shared=not static),
+    }
     if not static:
         compiled["description"] = description_ir([told], target)
     weights = path.with_suffix(WEIGHTS)

@@ -9,6 +9,7 @@ its own.
 ``void tw_parallel_for(fn, ctx, n, threads)``  ``fn(ctx, begin, end)`` over [0, n), one static chunk per thread
 ``ptr tw_alloc(i64 bytes)``                    scratch memory aligned to 64 bytes; null when there is none
 ``void tw_free(ptr)``                          gives it back, to a small cache
+``i32 tw_spread(ptr, i64 bytes, i32 of_file)``  pages to the nodes in turns where ``TILEWRIGHT_NUMA`` says so; 1: refused
 ``i32 tw_tiles()``                              0 when this process may use AMX's tile registers: it asks for them
 ``i64 tw_now()``                               nanoseconds of a monotonic clock
 ``i64 tw_time(packed, args, number)``          nanoseconds of ``number`` calls ``packed(args)``
@@ -509,6 +510,94 @@ def _pool_words(target: Target) -> Mapping[str, str]:
 POOL = RuntimePart(_TEXT, ("tw_parallel_for",), _pool_words)
 
 
+# Memory spread over the nodes of a machine (NUMA), in LLVM IR.
+#
+# Where the environment says TILEWRIGHT_NUMA=interleave, pages of large blocks and of constants go to the nodes that this process may use,
+# in turns (mbind, by number, since libc has no name for it): several threads on several nodes then read with the bandwidth of
+# all. Pages of a file are read first, and moved where no other process maps them.
+
+_SPREAD_TEXT = r"""
+@tw_numa_variable = private unnamed_addr constant [16 x i8] c"TILEWRIGHT_NUMA\00"
+@tw_numa_interleave = private unnamed_addr constant [11 x i8] c"interleave\00"
+$spread_declarations
+; 0: spread, or not asked for; 1: the system refuses.
+define $link i32 @tw_spread(ptr %start, i64 %bytes, i32 %of_file) noinline nounwind {
+entry:
+$spread
+}
+"""
+
+_SPREAD = """\
+  %nodes = alloca [16 x i64], align 8
+  %asked = call ptr @getenv(ptr @tw_numa_variable)
+  %unset = icmp eq ptr %asked, null
+  br i1 %unset, label %done, label %compare
+compare:
+  %differs = call i32 @strcmp(ptr %asked, ptr @tw_numa_interleave)
+  %other = icmp ne i32 %differs, 0
+  br i1 %other, label %done, label %round
+round:
+  %page32 = call i32 @getpagesize()
+  %page = sext i32 %page32 to i64
+  %mask = sub i64 0, %page
+  %begin = ptrtoint ptr %start to i64
+  %behind = add i64 %begin, %bytes
+  %up = add i64 %begin, %page
+  %up1 = sub i64 %up, 1
+  %first = and i64 %up1, %mask
+  %last = and i64 %behind, %mask
+  %some = icmp ugt i64 %last, %first
+  br i1 %some, label %look, label %done
+look:
+  %length = sub i64 %last, %first
+  %address = inttoptr i64 %first to ptr
+  call void @llvm.memset.p0.i64(ptr %nodes, i8 0, i64 128, i1 false)
+  %known = call i64 (i64, ...) @syscall(i64 $get_mempolicy, ptr null, ptr %nodes, i64 1024, ptr null, i64 4)
+  %unknown = icmp ne i64 %known, 0
+  br i1 %unknown, label %refused, label %ready
+ready:
+  %file = icmp ne i32 %of_file, 0
+  br i1 %file, label %read, label %bind
+read:
+  %populated = call i32 @madvise(ptr %address, i64 %length, i32 22)
+  br label %bind
+bind:
+  %bound = call i64 (i64, ...) @syscall(i64 $mbind, ptr %address, i64 %length, i64 3, ptr %nodes, i64 1024, i64 2)
+  %unbound = icmp ne i64 %bound, 0
+  br i1 %unbound, label %refused, label %done
+refused:
+  ret i32 1
+done:
+  ret i32 0"""
+
+_SPREAD_DECLARATIONS = """\
+declare ptr @getenv(ptr)
+declare i32 @strcmp(ptr, ptr)
+declare i32 @getpagesize()
+declare i64 @syscall(i64, ...)
+declare i32 @madvise(ptr, i64, i32)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)"""
+
+_POLICY_CALLS = {"x86_64": ("237", "239"), "aarch64": ("235", "236"), "riscv64": ("235", "236")}
+"""The numbers of mbind and get_mempolicy in Linux, by architecture."""
+
+
+def has_nodes(target: Target) -> bool:
+    """Returns whether memory of the target's system can be spread over nodes: Linux, where the calls have known numbers."""
+    return is_linux(target) and target.arch in _POLICY_CALLS
+
+
+def _spread_words(target: Target) -> Mapping[str, str]:
+    if not has_nodes(target):
+        return {"spread_declarations": "", "spread": "  ret i32 1"}
+    mbind, get_mempolicy = _POLICY_CALLS[target.arch]
+    text = Template(_SPREAD).substitute(mbind=mbind, get_mempolicy=get_mempolicy)
+    return {"spread_declarations": _SPREAD_DECLARATIONS, "spread": text}
+
+
+SPREAD = RuntimePart(_SPREAD_TEXT, ("tw_spread",), _spread_words)
+
+
 # Scratch memory for kernels, in LLVM IR.
 #
 # A kernel that packs its operands asks for the same blocks at every call; fresh pages from the system would cost more
@@ -578,6 +667,7 @@ made:
   br i1 %big, label %huge, label %label
 huge:
   $madvise
+  %spread = call i32 @tw_spread(ptr %raw, i64 %total, i32 0)
   br label %label
 label:
   store i64 %usable, ptr %raw, align 8
@@ -649,7 +739,7 @@ define $link void @tw_drop(ptr %block) noinline nounwind {
 
 def _words(target: Target) -> Mapping[str, str]:
     return {
-        "madvise_decl": "declare i32 @madvise(ptr, i64, i32)" if is_linux(target) else "",
+        "madvise_decl": "declare i32 @madvise(ptr, i64, i32)" if is_linux(target) and not has_nodes(target) else "",
         "madvise": "%advised = call i32 @madvise(ptr %raw, i64 %total, i32 14)" if is_linux(target) else "",
     }
 
@@ -861,7 +951,7 @@ LIMITS = RuntimePart(_LIMITS_TEXT, ("tw_limit_threads", "tw_restore_threads"))
 
 # All parts as one text.
 
-PARTS = [CORES, POOL, MEMORY, TIMING, TILES, LIMITS]
+PARTS = [CORES, POOL, SPREAD, MEMORY, TIMING, TILES, LIMITS]
 """The parts of the runtime in the order of the text."""
 
 SYMBOLS = tuple(sorted([symbol for part in PARTS for symbol in part.symbols]))

@@ -40,7 +40,7 @@ from ...codegen import Target
 from ...codegen.llvm.jit import load
 from ...codegen.lowered import FAILURES, NULL_ARRAY, size_vars
 from ...codegen.runtime.arguments import aligned_bytes
-from ...codegen.runtime.loader import runtime_symbols
+from ...codegen.runtime.loader import runtime_symbols, spread
 from ...graph.computed_sizes import bounds_with_computed, limits, room, with_sizes_as_outputs
 from ...graph.entry import Blob, KernelCall, entry_function, place
 from ...graph.graph import Graph, GraphError, Value, copy_in_row_order, mapped_file, require_unchanged
@@ -398,6 +398,7 @@ def _filled(constants: Mapping[Value, Any], blob: Blob, kernels: Sequence[BuiltK
     """Returns the constants' bytes: packed weights by their functions, others as they are. The largest come first: what
     they need beside the block is let go before the block's other pages are in memory."""
     data, scratch = aligned_bytes(max(blob.size, 1)), _Scratch()
+    spread(data)
     packing = {p.symbol: k for k in kernels for p in k.packs.values()}
     functions: dict[str, Callable[..., int]] = {}
     for key, at in sorted(blob.offsets.items(), key=lambda place: -_bytes_of(place[0], constants)):

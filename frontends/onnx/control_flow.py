@@ -132,25 +132,41 @@ def loop(
         if reason is None and unknown is not None:
             raise NeedsConstant(what, unknown, nodes=builder.nodes)
         raise reason or OnnxError(what)
-    if any(wanted[len(tensors) : len(body.output) - 1]):
-        if limit is None:
-            (name, *_) = [o.name for o, used in zip(body.output[1:], wanted, strict=False) if used][len(tensors) :]
-            what = f"{label}: data say how often it runs at most, so how many rows of {name} there are is not known"
-            raise NeedsConstant(what, unknown, nodes=builder.nodes) if unknown is not None else OnnxError(what)
-        bounded = trips is not None and (not isinstance(limit, int) or limit <= LARGEST_TABLE)
-        most = limit if bounded else LONGEST_LOOP
-        try:  # a first loop finds how often the condition holds, a second one stacks that many rows
-            runs, *ends = _open_loop(builder, label, body, trips, condition, tensors, run)
-            made = _kept_loop(builder, label, body, number_of_rows(runs, most), tensors, run, goes_on=True)
-            return [*ends, *made[len(ends) :]]
-        except (OnnxError, GraphError) as error:
-            if unknown is None:
-                raise
-            del builder.nodes[before:]
-            what = f"{label}: data say how often it runs, and its iterations differ"
-            raise NeedsConstant(what, unknown, nodes=builder.nodes) from error
-    ends = _open_loop(builder, label, body, trips, condition, tensors, run)[1:]
-    return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
+    try:
+        if any(wanted[len(tensors) : len(body.output) - 1]):
+            return _counted_loop(builder, label, body, inputs, limit, tensors, run, wanted, number_of_rows)
+        ends = _open_loop(builder, label, body, trips, condition, tensors, run)[1:]
+        return [*ends, *[None] * (len(body.output) - 1 - len(ends))]
+    except (OnnxError, GraphError) as error:
+        if unknown is None:  # written out, it asks for a value that is known before the loop
+            raise reason or error from None
+        del builder.nodes[before:]
+        what = f"{label}: data say how often it runs, and its iterations differ ({error})"
+        raise NeedsConstant(what, unknown, nodes=builder.nodes) from error
+
+
+def _counted_loop(
+    builder: Builder,
+    label: str,
+    body: Any,
+    inputs: Sequence[Item | None],
+    limit: Any,
+    tensors: Sequence[Value],
+    run: Body,
+    wanted: Sequence[bool],
+    number_of_rows: Callable[[Value, Any], Any],
+) -> list[Item | None]:
+    """Returns the results of a loop as long as data say that stacks rows: a first loop finds how often it runs, a second one
+    stacks that many."""
+    trips, condition = inputs[:2]
+    if limit is None:
+        (name, *_) = [o.name for o, used in zip(body.output[1:], wanted, strict=False) if used][len(tensors) :]
+        raise OnnxError(f"data say how often it runs at most, so how many rows of {name} there are is not known")
+    bounded = trips is not None and (not isinstance(limit, int) or limit <= LARGEST_TABLE)
+    runs, *ends = _open_loop(builder, label, body, trips, condition, tensors, run)
+    rows = number_of_rows(runs, limit if bounded else LONGEST_LOOP)
+    made = _kept_loop(builder, label, body, rows, tensors, run, goes_on=True)
+    return [*ends, *made[len(ends) :]]
 
 
 class TooLongError(OnnxError):

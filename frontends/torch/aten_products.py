@@ -11,7 +11,7 @@ import numpy as np
 from ...graph.graph import Value, dims
 from ...tir.expr import DType
 from .. import common
-from .aten_call import AtenCall, aten
+from .aten_call import AtenCall, aten, op
 
 
 @aten("mm", "bmm", "matmul")
@@ -22,6 +22,17 @@ def product(c: AtenCall, a: Value, b: Value) -> Value:
 @aten("addmm", "baddbmm")
 def product_and_sum(c: AtenCall, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
     return common.scaled_sum(c, common.product(c, a, b), bias, alpha, beta)
+
+
+@op("aten._grouped_mm.default", "transformers.grouped_mm_fallback.default")
+def product_of_groups(
+    c: AtenCall, a: Value, b: Value, offs: Value | None = None, bias: Value | None = None, out_dtype: Any = None
+) -> Value:
+    if bias is not None or (a.ndim, b.ndim, offs is not None) not in ((2, 3, True), (3, 3, False)):
+        form = f"{a.ndim} and {b.ndim} dimensions, {'a' if offs is not None else 'no'} list of ends"
+        raise c.error(f"groups are rows of the first operand, or batches, without a bias; here: {form}")
+    whole = common.product(c, a, b) if offs is None else c.op("grouped_matmul", a, b, offs)
+    return c.cast(whole, c.dtype)
 
 
 @aten("linear")

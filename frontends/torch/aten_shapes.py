@@ -195,7 +195,16 @@ def arange(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
     return c.constant(start + np.arange(c.shape[0]) * step, c.dtype)
 
 
-@aten("empty.memory_format", "empty_strided", "new_empty", "empty_like", "new_zeros", "new_ones", "new_full")
+@aten(
+    "empty.memory_format",
+    "empty_strided",
+    "empty_permuted",
+    "new_empty",
+    "empty_like",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+)
 def empty(c: AtenCall, *args: Any, **kwargs: Any) -> Value:
     word = c.label.split()[0]
     return c.full(c.shape, args[2] if "new_full" in word else 1 if "ones" in word else 0, c.dtype)

@@ -52,9 +52,26 @@ def with_own(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...,
         aten.searchsorted.Scalar: places_in_order,
         aten.bucketize.Tensor: lambda x, boundaries, **named: places_in_order(boundaries, x, **named),
         aten.bucketize.Scalar: lambda x, boundaries, **named: places_in_order(boundaries, x, **named),
+        aten.histc.default: histogram,
         aten.unfold.default: unfold,
         aten.diagonal_scatter.default: diagonal_scatter,
     }
+
+
+def histogram(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    """Returns how many elements lie in each of ``bins`` parts from ``min`` to ``max``; equal ends: those of the data."""
+    torch = load_torch()
+    if not bins > 0 or not min <= max:
+        return NotImplemented
+    flat = x.reshape(-1)
+    low, high = (flat.min(), flat.max()) if min == max and flat.numel() else (min, max)
+    if min == max:
+        alone = torch.as_tensor(low == high)
+        low, high = torch.where(alone, low - 1, low), torch.where(alone, high + 1, high)
+    place = ((flat - low) * bins / (high - low)).clamp(0, bins - 1).to(torch.int64)
+    place = torch.where((flat >= low) & (flat <= high), place, bins)  # behind the last part: outside, and NaN
+    counts = torch.zeros(bins + 1, dtype=torch.int64, device=x.device)
+    return counts.scatter_add(0, place, torch.ones_like(place))[:bins].to(x.dtype)
 
 
 def heads_together(q: Any, k: Any, v: Any, width: int, heads: int, *rest: Any) -> Any:

@@ -34,7 +34,7 @@ from .pool import (
     max_pool3d,
     max_pool_positions,
 )
-from .products import attention, attention_cached, batch_matmul, dense, einsum, matmul, rotary
+from .products import attention, attention_cached, batch_matmul, dense, einsum, grouped_matmul, matmul, rotary
 from .quantized import dense_nbits, dense_packed_nbits, pack_nbits, quantize_groups
 from .reductions import (
     argmax,
@@ -92,7 +92,7 @@ __all__ = [  # those of the table of element-wise operators, and
     "conv2d", "conv2d_transpose", "conv3d", "cumprod", "cumsum", "deformable_windows", "dense", "dense_nbits",
     "dense_packed_nbits", "depth_to_space",
     "depthwise_conv2d", "div", "einsum", "expand_dims", "extremes", "flatten", "flip", "full", "gather_elements", "gather_nd",
-    "global_avg_pool", "global_max_pool", "grid_sample", "group_norm", "layer_norm", "log_softmax", "matmul", "max",
+    "global_avg_pool", "global_max_pool", "grid_sample", "group_norm", "grouped_matmul", "layer_norm", "log_softmax", "matmul", "max",
     "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "mean", "min", "mul", "one_hot", "pack_nbits", "pad", "prelu",
     "prod", "quantize_groups", "reinterpret", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "rms_norm",
     "roi_align", "rotary", "scatter_elements", "scatter_nd", "softmax", "split", "squeeze", "stack",

@@ -1,4 +1,4 @@
-"""This module has products of matrices, Einstein sums, attention, and rotary position embeddings."""
+"""This module has products of matrices, also of groups of rows, Einstein sums, attention, and rotary position embeddings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.annotations import CACHED
-from ...tir.expr import Expr, IntImm, Range, cast, const, convert
+from ...tir.expr import Expr, IntImm, Range, cast, const, convert, max_, min_, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.number_operations import rsqrt
 from ..compute import compute
@@ -123,6 +123,44 @@ def batch_matmul(
     check_tensor("batch_matmul", A, 3, "the left operand")
     check_tensor("batch_matmul", B, 3, "the right operand")
     return matmul(A, B, transpose_a, transpose_b, out_dtype, name)
+
+
+def grouped_matmul(
+    A: Tensor, B: Tensor, ends: Tensor, out_dtype: str | None = None, name: str = "grouped_matmul"
+) -> Tensor:
+    """Returns products of groups of rows with a matrix each. A: (M, K); B: (G, K, N); ends: (G,), where groups end.
+
+    Group ``g`` has the rows from ``ends[g - 1]`` to ``ends[g]``, which do not decrease; rows behind the last group give 0. Experts of a
+    network are such matrices, and each row reads that of its own expert alone.
+    """
+    op = "grouped_matmul"
+    for t, what, rank in ((A, "the rows", 2), (B, "the matrices", 3), (ends, "the ends of the groups", 1)):
+        check_tensor(op, t, rank, what)
+    if not ends.dtype.is_int:
+        raise TypeError(f"{op}: the ends of the groups are {ends.dtype}, not integers")
+    requires = require_same(op, "the length of the sum", A.shape[1], B.shape[1], A, B)
+    requires += require_same(op, "the number of groups", B.shape[0], ends.shape[0], B, ends)
+    acc, out = accumulator(op, [A.dtype, B.dtype], out_dtype)
+    if isinstance(B.shape[0], IntImm) and not B.shape[0].value:  # there is no matrix that could be read
+        none: Tensor = compute((A.shape[0], B.shape[2]), lambda i, j: const(0, out), name, BROADCAST, requires=requires)
+        return none
+    g, k = reduce_axis(Range.from_extent(B.shape[0]), name="g"), reduce_axis(Range.from_extent(A.shape[1]), name="k")
+    ended: Tensor = compute(
+        A.shape[:1], lambda i: sum_(cast("int32", ends(g.var) <= i), axis=g), f"{name}_groups", requires=requires
+    )
+
+    def product(i: Expr, j: Expr) -> Any:
+        group = max_(min_(ended(i), cast("int32", B.shape[0] - 1)), 0)
+        return sum_(cast(acc, A(i, k.var)) * cast(acc, B(group, k.var, j)), axis=k)
+
+    total: Tensor = compute((A.shape[0], B.shape[2]), product, f"{name}_all", varargs_names=["i", "j"])
+    inside = compute(
+        total.shape,
+        lambda i, j: select(ended(i) < cast("int32", B.shape[0]), total(i, j), const(0, acc)),
+        _first(name, acc, out),
+        BROADCAST,
+    )
+    return converted(inside, out, name)
 
 
 def einsum(equation: str, *tensors: Tensor, name: str = "T_einsum") -> Tensor:

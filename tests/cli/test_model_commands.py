@@ -42,6 +42,22 @@ def test_a_size_may_stay_open(run, tmp_path, model):
     assert shown.code == 0 and "0 bytes in all" in shown.out
 
 
+@pytest.mark.skipif(not (shutil.which("cc") or shutil.which("ld")), reason="needs a linker")
+def test_a_library_has_the_version_that_is_given(run, tmp_path, model):
+    line = ("build", "m.onnx", "--arg", "x=7,3", "--num-cores", "1", "-o", "m.so")
+    done = run(*line, "--package-version", "2.10.3")
+    assert done.code == 0, done.err
+    assert "Version: 2.10.3\n" in (tmp_path / "m.pc").read_text()
+    assert '"2.10.3"' in (tmp_path / "mConfigVersion.cmake").read_text()
+    for words, message in (
+        (("--package-version", "new"), "--package-version: "),
+        (("-o", "m.c", "--package-version", "1.0"), "libraries, .so and .a, have one"),
+    ):
+        refused = run(*line, *words)
+        assert refused.code == 2 and message in refused.err and "bug" not in refused.err
+    assert run(*line).code == 0 and "2.10.3" not in (tmp_path / "m.pc").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -185,3 +187,60 @@ def test_weights_need_no_relocation(libraries, tmp_path):
     assert counts[0] > 0 and abs(counts[0] - counts[1]) < 20
     x = whole(3, 7, 16)
     np.testing.assert_array_equal(tw.load_module(tmp_path / "net4096.so")(x), expected(x, 0, 4096))
+
+
+def test_weights_and_scratch_memory_are_spread_over_nodes(tmp_path, monkeypatch):
+    """The kernel tells where pages of which addresses go (numa_maps), also on a machine of one node."""
+    if not os.path.exists("/proc/self/numa_maps"):
+        pytest.skip("this kernel tells nothing about nodes")
+    monkeypatch.delenv("TILEWRIGHT_NUMA", raising=False)
+    model = built("net", 3, symbolic=False, columns=70000)  # 4.5 MB of weights
+    model.export(tmp_path / "inside.so")
+    model.export(tmp_path / "beside.so", constants="beside")
+    x = tw.te.placeholder((700000,), name="x")
+    twice = tw.te.compute(x.shape, lambda i: x[i] * 2.0, name="twice")
+    sch = tw.Schedule(tw.te.create_prim_func([x, tw.te.compute(x.shape, lambda i: twice[699999 - i] + 1.0, name="y")]))
+    tw.build(sch, TARGET, name="scratch").export(tmp_path / "scratch.so")
+    program = """
+        def interleaved():
+            with open("/proc/self/numa_maps") as file:
+                return [line for line in file if "interleave" in line]
+        print(len(interleaved()))
+        nets = [load_module("./inside.so"), load_module("./beside.so")]
+        x = whole(0, 7, 16)
+        for net in nets:
+            np.testing.assert_array_equal(net(x), expected(x, 3, 70000))
+        spread = interleaved()
+        print(sum("inside.so" in line for line in spread), sum("beside.weights" in line for line in spread))
+        y = load_module("./scratch.so")(np.arange(700000, dtype=np.float32))
+        assert y[0] == 2 * 699999 + 1
+        print(len(interleaved()) - len(spread))
+    """
+    assert in_process(tmp_path, program).split() == ["0", "0", "0", "0"]
+    monkeypatch.setenv("TILEWRIGHT_NUMA", "interleave")
+    assert in_process(tmp_path, program).split() == ["0", "1", "1", "1"]
+
+
+def test_weights_of_models_in_python_are_spread_over_nodes(monkeypatch):
+    libc = ctypes.CDLL(None)
+    number = {"x86_64": 239, "aarch64": 236}.get(platform.machine())
+    mode = ctypes.c_int(-1)
+
+    def policy(array):
+        """Returns what get_mempolicy says of the middle of an array."""
+        middle = ctypes.c_void_p(array.ctypes.data + array.nbytes // 2)
+        return libc.syscall(
+            ctypes.c_long(number), ctypes.byref(mode), None, ctypes.c_ulong(0), middle, ctypes.c_ulong(2)
+        )
+
+    if number is None or policy(np.zeros(1 << 20, np.uint8)) != 0:
+        pytest.skip("this system tells nothing about nodes")
+    monkeypatch.setenv("TILEWRIGHT_NUMA", "interleave")
+    model = built("spread", 3, symbolic=False, columns=70000)
+    assert policy(model._parts.constants) == 0 and mode.value == 3  # MPOL_INTERLEAVE
+    monkeypatch.setenv("TILEWRIGHT_NUMA", "everywhere")
+    with pytest.raises(ValueError, match="TILEWRIGHT_NUMA='everywhere': it is interleave, or not set"):
+        built("refused", 3, symbolic=False, columns=17)
+    monkeypatch.delenv("TILEWRIGHT_NUMA")
+    model = built("plain", 3, symbolic=False, columns=70000)
+    assert policy(model._parts.constants) == 0 and mode.value == 0

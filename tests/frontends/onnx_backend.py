@@ -1,8 +1,8 @@
 """Runs ONNX's own tests against compiled graphs.
 
 ``python -m tests.frontends.onnx_backend`` runs all node tests with tensors of the supported types and the tests of whole
-models, and prints a table by operator (``--markdown FILE`` writes it) and what fails. ``--kind KIND`` runs one kind,
-``--only TEXT`` those whose name contains the text, ``--every N`` each N-th.
+models, and prints a table by operator and what fails; ``--markdown FILE`` writes that of whole models into the page of operators.
+``--kind KIND`` runs one kind, ``--only TEXT`` those whose name contains the text, ``--every N`` each N-th.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import re
 import signal
 import time
 import warnings
@@ -30,12 +31,23 @@ from tilewright.tir.expr.dtype import kept_as_bits
 
 from .onnx_model_tests import KINDS, model_cases
 
-HEAD = """# Operators of ONNX
+PAGE = "docs/reference/onnx-operators.md"
 
-`python -m tests.frontends.onnx_backend --markdown docs/reference/onnx-operators.md` runs ONNX's own tests against compiled code,
-and writes this page. A test with an expanded body computes the operator by others, as ONNX defines it. What fails, and why, is in
-[Models](../guides/models.md).
+HEAD = f"""# Operators of ONNX
+
+`python -m tilewright.tests.frontends.onnx_plain_door rows.jsonl --markdown {PAGE}` runs ONNX's own node tests as a
+user would, `tw.build(tw.from_onnx(model))` with all inputs given at the call, and writes the table by operator.
+`python -m tests.frontends.onnx_backend --markdown {PAGE}` writes the table of whole models. A test with an
+expanded body computes the operator by others, as ONNX defines it. What fails, and why, is in [Models](../guides/models.md).
 """
+
+
+def written_page(old: str, first: str, outcomes: list[Outcome]) -> str:
+    """Returns the page of operators with a new table of operators, or of kinds of models, and the other one as it is."""
+    sections = dict(re.findall(r"^## By ([^\n]+)\n(.*?)(?=^## |\Z)", old, re.MULTILINE | re.DOTALL))
+    sections[first] = f"\n{table(outcomes, first)}"
+    order = ("operator", "kind of model")
+    return "\n".join([HEAD, *[f"## By {name}\n{sections[name]}" for name in order if name in sections]])
 
 
 @dataclass
@@ -181,7 +193,6 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
-    pages = [HEAD]
     for first, kinds in (("operator", ("node",)), ("kind of model", KINDS)):
         start = time.monotonic()
         asked = [k for k in kinds if given.kind in (None, k)]
@@ -192,10 +203,9 @@ def main() -> int:
         for o in outcomes:
             if o.status != "ok" and (o.status == "failed" or first != "operator"):
                 print(f"{o.name}: {o.reason or 'types that are not supported'}")
-        pages.append(f"## By {first}\n\n{table(outcomes, first)}")
-        print(f"{pages[-1].splitlines()[2]} {time.monotonic() - start:.0f} s", flush=True)
-    if given.markdown is not None:
-        given.markdown.write_text("\n".join(pages))
+        print(f"{table(outcomes, first).splitlines()[0]} {time.monotonic() - start:.0f} s", flush=True)
+        if given.markdown is not None and first != "operator":
+            given.markdown.write_text(written_page(given.markdown.read_text(), first, outcomes))
     return 0
 
 

@@ -3,7 +3,7 @@
 ``python -m tilewright.tests.frontends.onnx_plain_door ROWS`` appends a row of JSON for each test to the file ROWS, and goes
 on where it stopped. Tests run in a process of their own, which is replaced when one takes more than ``--seconds``. ``--only
 TEXT`` runs those whose name contains the text, ``--again`` those that did not pass once more. At the end it prints how many
-pass, and the others by what they say.
+pass, and the others by what they say; ``--markdown PAGE`` writes the table by operator into the page of operators.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from onnx import SequenceProto, TensorProto, numpy_helper
 
 import tilewright as tw
 
-from .onnx_backend import cases, compare
+from .onnx_backend import Outcome, cases, compare, written_page
 
 
 def data_of(item: Any) -> Any:
@@ -124,12 +124,19 @@ def summary(rows: dict[str, dict[str, str]]) -> str:
     return "\n".join([*lines, f"{sum(not r['problem'] for r in rows.values())} of {len(rows)} tests pass"])
 
 
+def outcome_of(row: dict[str, str]) -> Outcome:
+    """Returns the outcome that a row tells, as the page of operators counts it: what is refused has failed."""
+    operator = "(expanded bodies)" if "_expanded" in row["name"] else row["operator"]
+    return Outcome(row["name"], operator, "failed" if row["problem"] else "ok", row["problem"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tilewright.tests.frontends.onnx_plain_door", description=__doc__)
     parser.add_argument("rows", type=Path, nargs="?", default=Path(os.devnull))
     parser.add_argument("--only", default="")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--markdown", type=Path)
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
@@ -138,7 +145,8 @@ def main() -> int:
     rows: dict[str, dict[str, str]] = {}
     if given.rows.is_file():
         rows = {row["name"]: row for row in map(json.loads, given.rows.read_text().splitlines())}
-    names = [case.name for case in cases() if given.only in case.name]
+    operators = {case.name: case.model.graph.node[0].op_type for case in cases()}
+    names = [name for name in operators if given.only in name]
     waiting = [n for n in names if n not in rows or (given.again and rows[n]["problem"])]
     worker, fresh = _Worker(), True
     with given.rows.open("a") as file:
@@ -148,12 +156,15 @@ def main() -> int:
             if fresh:
                 worker.stop()
                 worker = _Worker()
-                line = json.dumps({"name": name, "operator": "", "problem": line}) + "\n"
+                line = json.dumps({"name": name, "operator": operators[name], "problem": line}) + "\n"
             file.write(line)
             file.flush()
             rows[name] = json.loads(line)
     worker.stop()
     print(summary({name: row for name, row in rows.items() if given.only in name}))
+    if given.markdown is not None:
+        page = written_page(given.markdown.read_text(), "operator", [outcome_of(row) for row in rows.values()])
+        given.markdown.write_text(page)
     return 0
 
 

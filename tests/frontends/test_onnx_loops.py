@@ -358,7 +358,8 @@ def test_rows_that_no_bound_limits_are_at_most_as_many_as_there_is_room():
         built(np.float32(1025))
 
 
-def test_rows_of_a_loop_inside_a_loop_are_refused():
+def test_rows_of_a_loop_inside_a_loop_are_built_for_their_numbers():
+    """How many rows there are is found inside each iteration, so the iterations are written out."""
     outer = body_of(
         [node("Loop", ["five", "k", "v"], ["w", "rows"], body=ending()), node("ReduceSum", ["rows", "axis"], ["u"], keepdims=0),
          node("Identity", ["k"], ["l"])],
@@ -369,8 +370,40 @@ def test_rows_of_a_loop_inside_a_loop_are_refused():
     weights = [numpy_helper.from_array(np.asarray(CONSTANTS[n]), n) for n in ("five", "hundred")]
     graph = helper.make_graph([axis, loop], "net", [info("x", [3]), info("m", [], INT)], [info("y", None)], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    with pytest.raises(OnnxError, match="Loop 'w': how many elements it finds depends on data"):
-        from_onnx(model)
+    session, built = runtime.InferenceSession(model.SerializeToString()), build(from_onnx(model))
+    for trips, first in ((2, 1), (2, 40), (1, 99), (0, 7), (3, 300)):
+        x, m = np.full(3, first, np.float32), np.array(trips, np.int64)
+        np.testing.assert_allclose(built(x, m), session.run(None, {"x": x, "m": m})[0], rtol=1e-6)
+    assert set(built.deciding) == {"x", "m"}
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_trip_counts_of_inner_loops_that_data_say(shared):
+    """Each iteration of the outer loop has a trip count of its own, out of an input, with or without a condition of data."""
+    condition = "d2 = Greater(m, limit)" if shared else "d2 = Identity(d)"
+    text = f'''<ir_version: 8, opset_import: ["" : 17]>
+    g (float[3,4] x, int64[3] counts) => (float[3] y) <int64 three={{3}}, bool t={{1}}, float limit={{1}}> {{
+      y = Loop (three, t) <body = outer (int64 i, bool c) => (bool c2, float row) {{
+         c2 = Identity(c)
+         n = Gather(counts, i)
+         v0 = Gather(x, i)
+         s, r = Loop (n, c, v0) <body = inner (int64 j, bool d, float[4] v) => (bool d2, float[4] w, float[4] q) {{
+            half = Constant<value_float=0.5>()
+            w = Mul(v, half)
+            m = ReduceMax<keepdims=0>(w)
+            {condition}
+            q = Identity(w)
+         }}>
+         row = ReduceSum<keepdims=0>(r)
+      }}>
+    }}'''
+    model = onnx.parser.parse_model(text)
+    session, built = runtime.InferenceSession(model.SerializeToString()), build(from_onnx(model))
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for counts in ([1, 2, 3], [0, 5, 2], [1, 2, 3]):
+        n = np.array(counts, np.int64)
+        np.testing.assert_allclose(built(x, n), session.run(None, {"x": x, "counts": n})[0], rtol=1e-6)
+    assert built.deciding == ("counts",) and built.specializations == 2
 
 
 @pytest.mark.parametrize("batches", [3, "b"])

@@ -121,3 +121,46 @@ def test_new_contents_of_inputs_follow_the_results():
     result, changed = model(np.arange(3, dtype=np.float32))
     np.testing.assert_array_equal(result, [2, 4, 6])
     np.testing.assert_array_equal(changed, [1, 2, 3])
+
+
+@pytest.mark.parametrize("bins, ends", [(4, (0, 3)), (7, (-1.5, 2.25)), (5, (0, 0)), (1, (0, 1)), (3, (2, 2))])
+@pytest.mark.parametrize("size", [0, 1, 40])
+def test_histograms_are_those_of_pytorch(bins, ends, size):
+    """Ends that are equal stand for those of the data; what lies outside counts nowhere."""
+    torch.manual_seed(size)
+    x = torch.randn(size) * 2
+    x[::5] = 1.0
+
+    def f(x):
+        return torch.histc(x, bins, *ends)
+
+    assert torch.equal(torch.compile(f, backend=tw.torch.backend, options={"strict": True})(x), f(x))
+
+
+def test_groups_of_rows_are_multiplied_by_a_matrix_each():
+    rows, matrices = torch.randn(9, 16, dtype=torch.bfloat16), torch.randn(3, 16, 8, dtype=torch.bfloat16)
+    ends = torch.tensor([4, 4, 9], dtype=torch.int32)
+
+    def f(rows, matrices, ends):
+        return torch.nn.functional.grouped_mm(rows, matrices, offs=ends)
+
+    made = torch.compile(f, backend=tw.torch.backend, options={"strict": True})(rows, matrices, ends)
+    torch.testing.assert_close(made, f(rows, matrices, ends))
+
+
+def test_numbers_that_no_shape_tells_are_inputs(recwarn):
+    """A count that grows from call to call, as a cache has one: a library, and the count that the graph returns."""
+    calls = []
+
+    def backend(gm, inputs):
+        calls.append(gm)
+        return tw.torch.backend(gm, inputs, options={"strict": True})
+
+    def f(x, count):
+        return x * count + torch.arange(4) + count, count + 3
+
+    compiled, x = torch.compile(f, backend=backend, dynamic=True), torch.ones(4)
+    for count in (5, 9, 1000, 77, 100000):
+        made, after = compiled(x, count)
+        assert after == count + 3 and torch.equal(made, f(x, count)[0])
+    assert len(calls) == 1

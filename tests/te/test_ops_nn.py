@@ -71,6 +71,40 @@ def test_product_errors():
         ops.matmul(te.placeholder((1, 1), "bool"), te.placeholder((1, 1), "bool"))
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "ends"),
+    [(7, 9, [2, 2, 6]), (1, 16, [0, 0, 1]), (13, 17, [13, 13, 13]), (16, 1, [0, 0, 0]), (5, 0, [1, 2, 5]), (3, 4, [])],
+)
+def test_grouped_matmul(evaluate, rng, rows, columns, ends):
+    """Rows behind the last group give 0, whatever they hold."""
+    a, b = (
+        rng.standard_normal((rows, 5)).astype("float32"),
+        rng.standard_normal((len(ends), 5, columns)).astype("float32"),
+    )
+    a[ends[-1] if ends else 0 :] = np.nan
+    A, B, E = (
+        te.placeholder(a.shape, name="A"),
+        te.placeholder(b.shape, name="B"),
+        te.placeholder((len(ends),), "int32"),
+    )
+    got = evaluate(ops.grouped_matmul(A, B, E), [A, B, E], a, b, np.array(ends, "int32"))
+    want, begin = np.zeros((rows, columns), "float32"), 0
+    for matrix, end in zip(b, ends, strict=True):
+        want[begin:end] = a[begin:end] @ matrix
+        begin = end
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_grouped_matmul_refuses_what_does_not_fit():
+    A, B = te.placeholder((4, 8), name="A"), te.placeholder((3, 8, 5), name="B")
+    with pytest.raises(TypeError, match="the ends of the groups are float32, not integers"):
+        ops.grouped_matmul(A, B, te.placeholder((3,), name="E"))
+    with pytest.raises(ValueError, match="the number of groups"):
+        ops.grouped_matmul(A, B, te.placeholder((2,), "int64", name="E"))
+    with pytest.raises(ValueError, match="the length of the sum"):
+        ops.grouped_matmul(te.placeholder((4, 7), name="A"), B, te.placeholder((3,), "int64", name="E"))
+
+
 def test_dense_and_batch_matmul(evaluate, rng):
     x, w, b = small(rng, 2, 3, 7), small(rng, 5, 7), small(rng, 5)
     X, W, B = ph(x, "X"), ph(w, "W"), ph(b, "b")
