@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver import build  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
+from tilewright.frontends.onnx import from_onnx  # noqa: E402
 from tilewright.graph import evaluate, fuse, prepare  # noqa: E402
 from tilewright.graph.value_dependent import ValueDependentGraph  # noqa: E402
 
