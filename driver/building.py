@@ -539,8 +539,8 @@ def other_targets(db: Database, func: PrimFunc) -> str:
 
 # step 4 for symbolic sizes: schedules for examples of them
 
-_SMALL_SIZES = ((16, 24), (4, 6), (1, 1))
-"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 24, that for 4 up to
+_SMALL_SIZES = ((16, 48), (4, 6), (1, 1))
+"""Examples of small sizes, and the largest size for which the schedule for each is used: that for 16 up to 48, that for 4 up to
 6, that for 1 for 1 alone. Larger ones stand first: a later, smaller limit is asked first."""
 
 _LARGE_SIZE = (1024, 256)
@@ -671,6 +671,9 @@ def _plan_by_one_example(asked: Request, machine: Target, before: str, less_by: 
             default.schedule.trace.apply_to_schedule(schedule)
         except (ScheduleError, TraceError) as error:
             failed = failed or f"the schedule for {sizes} does not apply: {error}"
+            other = None if machine.is_gpu else _next_best(default, base)
+            if other is not None and other.follower is not None:
+                return _by_default(asked, machine, before, other, base, other.follower.schedule, f"for {sizes}")
             continue
         if problem := _without_code(schedule.func, machine):
             failed = failed or f"the schedule for {sizes} does not serve all sizes: {problem}"
@@ -679,13 +682,8 @@ def _plan_by_one_example(asked: Request, machine: Target, before: str, less_by: 
         if machine.is_gpu or not _divides_by_sizes(schedule.func):
             return made
         divided = divided or made
-        other = None if divides else _followed(default.space, base, _refused)
-        if (
-            other is not None
-            and other.follower is not None
-            and len(other.left) <= len(default.left)
-            and other.seconds <= _UNDIVIDED * default.seconds
-        ):
+        other = None if divides else _next_best(default, base)
+        if other is not None and other.follower is not None:
             return _by_default(asked, machine, before, other, base, other.follower.schedule, f"for {sizes}")
     if divided is not None:
         return divided
@@ -755,6 +753,17 @@ def _followed(
     except (ScheduleError, TraceError):
         return None
     return chosen if chosen.parts else None
+
+
+def _next_best(default: tuner.DefaultSchedule, base: Schedule) -> tuner.DefaultSchedule | None:
+    """Returns the best schedule for the same example whose steps ``base`` takes and that divides by no size.
+
+    None where the model expects it to take much longer.
+    """
+    other = _followed(default.space, base, _refused)
+    if other is None or len(other.left) > len(default.left) or other.seconds > _UNDIVIDED * default.seconds:
+        return None
+    return other
 
 
 def _refused(func: PrimFunc) -> str:

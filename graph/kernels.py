@@ -26,6 +26,8 @@ Kernels stay apart
 - where a way leads from one to the other through a third one, the joined kernel could not read a symbolic size off its
   arguments, or it would have more than ``_MEMBERS`` operators (``_merge``).
 
+What is cheap and element-wise, and read by several kernels, is computed by each of them (``with_cheap_repeated``).
+
 So of ``y = softmax(relu(dense(x, w) + b))`` two kernels are made, ``dense_add_relu`` and ``softmax``. (Where ``w`` and ``b``
 are constants, the pass ``fold_scales`` usually makes ``b`` an operand of ``dense``, and the first kernel is ``dense_relu``.) No times are predicted here: which schedule a
 kernel gets is chosen afterwards.
@@ -43,6 +45,7 @@ passes may ask of the layers above.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,9 +57,10 @@ from ..te.tensor import Requirement, Tensor, ordered_operations
 from ..tir.analysis.known_ranges import asserted_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.arith import Analyzer
+from ..tir.cost import instructions_of
 from ..tir.expr import DType, Expr, Var, same, substitute, transform, vars_in
 from ..tir.stmt import AssertStmt, PrimFunc
-from ..tir.walk import transform_statements
+from ..tir.walk import blocks_of, pre_order, transform_statements
 from .graph import Dim, Graph, GraphError, Node, Value, bodies, computed_sizes, same_shape, sizes_of
 from .graph_operators import infer, operator, placeholder_for
 
@@ -68,6 +72,13 @@ _PRODUCTS = ("matmul", "dense")
 _SCANS = ("cumsum", "cumprod")
 _MEMBERS = 24
 """The most operators of one kernel, so that functions stay short."""
+
+_SMALL = 4096
+"""The bytes of an operand that stays in the first-level cache beside the others."""
+
+_CHEAP = 8
+"""The most instructions per element that are repeated, all repetitions together. A result that is stored and read again takes
+about as long from the second-level cache, and a call more."""
 
 
 # which operators are one kernel
@@ -87,7 +98,7 @@ def fuse(graph: Graph) -> Division:
             groups.join_light_operands(node)
         elif node.op in _PRODUCTS:
             groups.join_decoded_weight(node)
-    return divide(graph, groups.listed(), fuse)
+    return divide(graph, groups.with_cheap_repeated(), fuse)
 
 
 def _is_lookup(node: Node, graph: Graph) -> bool:
@@ -177,6 +188,65 @@ class _Groups:
         narrow = 2 * sum(DType(v.dtype).bits for v in wide) <= DType(weight.dtype).bits
         if wide and narrow and all(operator(n.op).kind in _LIGHT for n in members):
             self._merge(p, node)
+
+    def with_cheap_repeated(self) -> list[list[Node]]:
+        """Returns the groups, where each that reads the result of a cheap one computes it again.
+
+        So ``sum(x * x, axis=0)`` and ``sum(x * x, axis=1)`` are two kernels that read ``x``. A group is repeated where all that
+        reads its result would take it in if nothing else read it, and reads each element once, and where it reads one array that is
+        no larger than the result: then nothing is read that was not read before, and the result is never stored. Where one group
+        alone reads the result, at several places, nothing is repeated.
+        """
+        homes = {node: [group] for node, group in self.of.items()}
+        for group in sorted(self.listed(), key=lambda g: -self.position[g[-1]]):  # readers first, for chains
+            value = self._only_result(group)
+            users = [] if value is None else self.users.get(value, [])
+            if value is None or not users or not all(u in homes and self._reads_once(u, value, group) for u in users):
+                continue
+            readers = list({id(reader): reader for u in users for reader in homes[u]}.values())
+            if len(readers) > 1 and not self._is_cheap(group, value, len(readers) - 1):
+                continue
+            if any(len({*group, *r}) > _MEMBERS or self._loses_sizes({*group, *r}) for r in readers):
+                continue
+            for reader in readers:
+                reader[:] = sorted({*group, *reader}, key=self.position.__getitem__)
+            homes.update((node, readers) for node in group)
+        return list({id(group): group for groups in homes.values() for group in groups}.values())
+
+    def _only_result(self, group: list[Node]) -> Value | None:
+        """Returns the one value of an element-wise group that others read.
+
+        None where they read several, or where it leaves the graph.
+        """
+        read = [v for n in group for v in n.outputs if _is_read_outside(v, set(group), self.graph, self.users)]
+        light = all(operator(n.op).kind in _LIGHT for n in group)
+        return read[0] if light and len(read) == 1 and read[0] not in self.graph.outputs else None
+
+    def _reads_once(self, user: Node, value: Value, group: list[Node]) -> bool:
+        """Returns whether an operator takes in the element-wise ``group`` of an operand, whose elements it reads once."""
+        kind = operator(user.op).kind
+        if kind in ("rows", "reduction"):
+            return not any(_strides(user, n) for n in group)
+        if kind not in (*_LIGHT, "injective") or len(user.outputs) != 1:
+            return False
+        shapes = (user.output.shape, value.shape)
+        return same_shape(*shapes) or (
+            all(isinstance(d, int) for shape in shapes for d in shape) and math.prod(shapes[0]) <= math.prod(shapes[1])
+        )
+
+    def _is_cheap(self, group: list[Node], value: Value, again: int) -> bool:
+        """Returns whether it takes less to compute a group ``again`` so often than to store its result."""
+        made = {v for n in group for v in n.outputs}
+        read = dict.fromkeys([v for n in group for v in n.given if v not in made])
+        large = [v for v in read if not v.is_static or math.prod(v.shape) * DType(v.dtype).bits > 8 * _SMALL]
+        if len(large) > 1 or not all(same_shape(v.shape, value.shape) for v in large):
+            return False
+        if any(DType(v.dtype).bits > DType(value.dtype).bits for v in large):
+            return False
+        kernel = Kernel("repeated", tuple(group), tuple(read), (value,))
+        bodies = [realize.block.body for realize in blocks_of(kernel.func)]
+        work = sum(instructions_of(e) for body in bodies for e in pre_order(body) if isinstance(e, Expr))
+        return work * again <= _CHEAP
 
     def _is_read_only_by(self, producer: Node, node: Node) -> bool:
         """Returns whether nothing else reads what ``producer`` makes, one value that stays inside the graph."""
@@ -468,10 +538,16 @@ def kernel_alone(name: str, op: str, inputs: Sequence[Value | None], attrs: Mapp
 def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Graph], Division]) -> Division:
     """Returns the division of a graph into ``groups`` of its operators. No group has a view, unless it is to be copied.
 
-    The groups hold each other operator once, in the order of the graph; no group both feeds another one and reads from it.
+    The groups hold the other operators in the order of the graph; no group both feeds another one and reads from it. One that
+    several groups hold is computed by each of them.
     ``inner`` divides the bodies of loops.
     """
     group_of = {node: n for n, group in enumerate(groups) for node in group}
+    homes: dict[Node, list[set[Node]]] = {}
+    for group in groups:
+        members = set(group)
+        for node in group:
+            homes.setdefault(node, []).append(members)
     views = {n.output: v for n in graph.nodes if n not in group_of for v in n.given}
     producers, users = graph.producers(), graph.users()
     computed = computed_sizes(graph)
@@ -481,6 +557,11 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
     order: list[int] = []
     waiting: set[int] = set()
 
+    def is_read(v: Value, node: Node, members: set[Node]) -> bool:
+        """Returns whether a value leaves the graph, or a group reads it that does not compute it itself."""
+        readers = [u for u in users.get(v, []) if u not in members]
+        return v in graph.outputs or any(u not in homes or any(node not in home for home in homes[u]) for u in readers)
+
     def visit(n: int) -> None:
         if n in kernels or n in waiting:
             return
@@ -488,7 +569,7 @@ def divide(graph: Graph, groups: Sequence[Sequence[Node]], inner: Callable[[Grap
         members, nodes = set(groups[n]), tuple(groups[n])
         made = {v for node in nodes for v in node.outputs}
         inputs = tuple(dict.fromkeys(v for node in nodes for v in node.given if v not in made))
-        outputs = tuple([v for node in nodes for v in node.outputs if _is_read_outside(v, members, graph, users)])
+        outputs = tuple([v for node in nodes for v in node.outputs if is_read(v, node, members)])
         for v in inputs:
             _visit_producer(v)
         for size in {s for node in nodes for s in sizes_of(node)} & set(computed) if computed else ():

@@ -44,7 +44,7 @@ Both kinds take operands that lie the other way around; the names say so by lett
 ``dot_16x16x32_bf16_amx``     ``C[16, 16] += A[16, 32] · B[16, 16, 2]``, bfloat16 into float32: one tdpbf16ps
 ``fill_16x16_T_amx``          ``C[16, 16] = 0`` in a tile register, T = i32, f32
 ``store_16x16_T_amx``         ``D[16, 16] = C[16, 16]``, the rows of D apart: from a tile register to memory
-``wmma_16x16x16_T``           ``C[16, 16] += A[16, 16] · B[16, 16]`` by the warps of a GPU, T = f16, bf16, tf32, s8
+``wmma_16x16x16_T``           ``C[16, 16] += A[16, 16] · B[16, 16]`` by the warps of a GPU, T = f16, bf16, tf32, s8, u8
 ``wmma_16x16x16_T_nt``        the same by ``B[j, k]``; ``_tn`` takes ``A[k, i]``, ``_tt`` both
 ``wmma_fill_16x16_T``         ``C[16, 16] = 0`` in registers of a warp, T = f32, s32
 ``wmma_store_16x16_T``        ``D[16, 16] = C[16, 16]`` from registers of a warp, T = f32, s32
@@ -358,7 +358,7 @@ LAYOUTS = ("nn", "nt", "tn", "tt")
 
 
 def wmma_dot(a: str, layout: str = "nn") -> tuple[PrimFunc, PrimFunc]:
-    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k. A and B are of type ``a``: float16, bfloat16, int8, or
+    """Return ``C[i, j] += A[i, k] * B[k, j]`` for 16 i, j and k. A and B are of type ``a``: float16, bfloat16, int8, uint8, or
     float32, which ``round_tf32`` rounds. ``layout`` is one of ``LAYOUTS``."""
     left, right = _transposed(layout)
     c = "int32" if a.endswith("int8") else "float32"
@@ -588,7 +588,7 @@ SHIPPED: dict[str, Callable[[], tuple[PrimFunc, PrimFunc]]] = {
     **{f"store_16x16_{t}_amx": partial(tile_store, dtype) for t, dtype in (("i32", "int32"), ("f32", "float32"))},
     **{
         f"wmma_16x16x16_{t}{_suffix(layout)}": partial(wmma_dot, a, layout)
-        for t, a in (("f16", "float16"), ("bf16", "bfloat16"), ("tf32", "float32"), ("s8", "int8"))
+        for t, a in (("f16", "float16"), ("bf16", "bfloat16"), ("tf32", "float32"), ("s8", "int8"), ("u8", "uint8"))
         for layout in LAYOUTS
     },
     **{f"wmma_fill_16x16_{t}": partial(wmma_fill, c) for t, c in (("f32", "float32"), ("s32", "int32"))},

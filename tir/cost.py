@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from .expr import (
     Add,
+    BinaryOp,
     BufferLoad,
     Call,
     CmpOp,
@@ -28,6 +29,7 @@ from .expr import (
     TruncDiv,
     TruncMod,
     Var,
+    reads_memory,
 )
 from .expr.deep_recursion import with_room
 from .expr.intrinsics import OPERATIONS
@@ -97,6 +99,18 @@ def _expr(e: IRNode) -> int:
         row = OPERATIONS.get(e.op)
         return (1 if row is None else row.flops) + sum(map(_expr, e.args))
     return isinstance(e, _ARITHMETIC) + sum(map(_expr, e.children()))
+
+
+def instructions_of(node: Expr) -> int:
+    """Returns the instructions of one node of a value, without those of its operands."""
+    if isinstance(node, Call):
+        row = OPERATIONS.get(node.op)
+        return 1 if row is None else row.instructions
+    if isinstance(node, CmpOp):
+        return int(reads_memory(node))
+    if isinstance(node, BinaryOp) and not isinstance(node, LogicalOp):
+        return 12 if isinstance(node, Div) else 1
+    return 0
 
 
 Length = tuple[int, int]

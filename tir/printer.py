@@ -73,6 +73,8 @@ class StmtPrinter(ExprPrinter):
         self.head: int | None = None
         self.head_scope = 0
         self.head_pointers: set[Var] = set()  # of buffers that are parameters
+        self.matched = 0  # the line behind those that match buffers to parameters
+        self.matched_pointers: set[Var] = set()
         self.places: list[tuple[int, tuple[Any, ...]]] | None = None  # lines with their nodes, where they are asked for
         self.marks = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "")
 
@@ -108,6 +110,15 @@ class StmtPrinter(ExprPrinter):
 
     def unknown_buffer(self, buffer: Buffer) -> str:
         pointer = self.names.texts.get(buffer.data)
+        if (
+            pointer is not None and buffer.data in self.matched_pointers
+        ):  # statements in several scopes may use the view
+            self.symbols(buffer, head=True)
+            with self.names.within(self.head_scope):
+                text = self.declare(buffer, "Buffer", explicit=True)
+            self._insert(self.matched, text)
+            self.matched += 1
+            return self.names.texts[buffer]
         if pointer is not None and buffer.data not in self.head_pointers:  # a view of an allocated buffer
             self.line(self.declare(buffer, "Buffer", explicit=True))
             return self.names.texts[buffer]
@@ -120,12 +131,17 @@ class StmtPrinter(ExprPrinter):
 
     def _declare_at_head(self, text: str) -> None:
         if self.head is not None:
-            first = self.lines[self.head - 1]
-            step = first[: len(first) - len(first.lstrip())] + ("    " if first.endswith(":") else "")
-            self.lines.insert(self.head, step + text)
-            if self.places is not None:
-                self.places = [(n + (n >= self.head), nodes) for n, nodes in self.places]
+            self._insert(self.head, text)
             self.head += 1
+            self.matched += 1
+
+    def _insert(self, at: int, text: str) -> None:
+        """Add a line to those of the function's head."""
+        first = self.lines[at - 1]
+        step = first[: len(first) - len(first.lstrip())] + ("    " if first.endswith(":") else "")
+        self.lines.insert(at, step + text)
+        if self.places is not None:
+            self.places = [(n + (n >= at), nodes) for n, nodes in self.places]
 
     # Buffers
 
@@ -585,6 +601,8 @@ class ProgramPrinter(StmtPrinter):
         for p in f.params:
             if p in f.buffer_map and p not in plain:
                 self.line(self.declare(f.buffer_map[p], "match_buffer", f"{self.names.texts[p]}, "), f.buffer_map[p])
+        outer_matched, self.matched = (self.matched, self.matched_pointers), len(self.lines)
+        self.matched_pointers = {b.data for p, b in f.buffer_map.items() if p not in plain}
         if is_sugared_root(f.body):
             self.line(f'# with T.{self.words["block"]}("root"):', f.body, f.body.block, "root")  # type: ignore[attr-defined]
             self._block_body(f.body.block)  # type: ignore[attr-defined]
@@ -592,6 +610,7 @@ class ProgramPrinter(StmtPrinter):
             self.stmt(f.body)
         self.indent, self.head, self.loops = indent, outer_head, outer_loops
         self.head_scope = outer_scope
+        self.matched, self.matched_pointers = outer_matched
         self.names.leave()
 
     def module(self, m: IRModule) -> None:

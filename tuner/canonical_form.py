@@ -19,10 +19,23 @@ from ..schedule import Schedule, ScheduleError, TraceError
 from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
 from ..tir.analysis.known_ranges import evaluate
-from ..tir.expr import Cast, Expr, FloorDiv, FloorMod, IntImm, IterVar, Var, floordiv, floormod, reads_memory
-from ..tir.stmt import Buffer, PrimFunc, Stmt
+from ..tir.expr import (
+    BufferLoad,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    IterVar,
+    Var,
+    floordiv,
+    floormod,
+    reads_memory,
+)
+from ..tir.expr.op import holds_all
+from ..tir.stmt import Buffer, BufferStore, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
-from .cost.axis_roles import dot_factors, reuses
+from .cost.axis_roles import dot_factors, product_axes, reuses
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
 from .program import BlockInfo, ProgramInfo, Use, divisors_of, factors_of
 
@@ -33,18 +46,20 @@ _Place = tuple[BlockInfo | Buffer, int]
 def bring_into_canonical_form(
     sch: Schedule,
     of: Schedule | None = None,
-    multiplied: Callable[[BlockInfo], bool] = lambda block: False,
+    multiplied: Callable[[BlockInfo], bool | str] = lambda block: False,
     turned: list[str] | None = None,
 ) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results.
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
-    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are. Where a list is given, reductions
+    numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are: these read what stages only widened
+    before, and copies of other types where it names a type that holds all values. Where a list is given, reductions
     read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs.
     """
     compute_once(sch, of)
     _split_divided_axes(sch, _by_numbers, of)
     _copy_what_is_gathered(sch, turned, of)
+    _widen_where_multiplied(sch, multiplied)
     _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
@@ -149,9 +164,16 @@ def _drop_equal_steps(sch: Schedule) -> None:
 
 
 def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
-    """Let reductions count upwards through what they read backwards, as ``A[i, n - 1 - r]`` for each ``r``."""
+    """Let reductions count upwards through what they read backwards, as ``A[i, n - 1 - r]`` for each ``r``.
+
+    So do element-wise stages along the rows of what they transpose: ``C[n - 1 - i, j] = A[j, i]`` in place of
+    ``C[i, j] = A[j, n - 1 - i]``. Then vectors of ``A`` are loaded and transposed as they lie.
+    """
     for block in ProgramInfo(sch.func).blocks:
-        turned = {v for v in block.reduce if block.extents[v] > 1 and _is_read_backwards(block, v)}
+        turned = {
+            v for v in (block.reduce if block.is_reduction else _across_results(block))
+            if block.extents[v] > 1 and _is_read_backwards(block, v)
+        }  # fmt: skip
         if not turned or block.keeps_order or block.obstacle is not None or block.block.annotations:
             continue
         indices = {v: Var(f"i{n}") for n, v in enumerate(block.axes)}
@@ -165,8 +187,16 @@ def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
             sch.restore(before)
 
 
+def _across_results(block: BlockInfo) -> list[Var]:
+    """Returns the axes of an element-wise stage along which what it reads is contiguous, and its results are not."""
+    return [
+        v for v in block.spatial
+        if any(abs(use.step(v) or 0) == 1 for use in block.loads) and not any(abs(use.step(v) or 0) == 1 for use in block.stores)
+    ]  # fmt: skip
+
+
 def _is_read_backwards(block: BlockInfo, axis: Var) -> bool:
-    """Returns whether all indices with an axis of a reduction consist of it alone, and become smaller along it."""
+    """Returns whether all indices with an axis consist of it alone, and become smaller along it."""
     dims = [dim for use in block.loads for dim in use.dims if dim and dim.get(axis)]
     hidden = any(axis in variables for use in block.loads for variables in use.unknown)
     return bool(dims) and all(len(dim) == 1 and dim[axis] < 0 for dim in dims) and not hidden
@@ -258,13 +288,47 @@ _REUSE_SCALARS = 4
 converted one by one."""
 
 
-def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool]) -> None:
-    """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often."""
+def _widen_where_multiplied(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str]) -> None:
+    """Let products read the numbers that stages only widen for them, where the target multiplies these as they are."""
+    program = ProgramInfo(sch.func)
+    for block in program.blocks:
+        body = block.block.body
+        readers = program.consumers(block)
+        if not isinstance(body, BufferStore) or block.is_reduction or block.keeps_order or block.obstacle is not None:
+            continue
+        if not _only_widens(body.value) or not any(product_axes(reader) is not None for reader in readers):
+            continue
+        before = sch.copy()
+        try:
+            sch.compute_inline(block.name)
+        except ScheduleError:
+            continue
+        named = {reader.name for reader in readers}
+        after = [b for b in ProgramInfo(sch.func).blocks if b.name in named]
+        if not all(product_axes(b) is not None and multiplied(b) for b in after):
+            sch.restore(before)
+
+
+def _only_widens(value: Expr) -> bool:
+    """Returns whether an element is a number from memory in a type that holds all numbers of its own type."""
+    if not isinstance(value, Cast) or not isinstance(value.value, BufferLoad):
+        return False
+    narrow, wide = value.value.dtype, value.dtype
+    return wide.bits > narrow.bits and holds_all(wide, narrow)
+
+
+def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str]) -> None:
+    """Let products read float32 copies of float16 and bfloat16 numbers that they convert, where each is read often.
+
+    Where the target multiplies a type that holds them all, copies of numbers of 8 bits have that type.
+    """
     for block in ProgramInfo(sch.func).blocks:
         several = len(block.loads) > 1
         if not block.is_reduction or not several or block.keeps_order or block.obstacle is not None:
             continue
-        if multiplied(block):
+        if as_they_are := multiplied(block):
+            if isinstance(as_they_are, str):
+                _copy_as(sch, block, as_they_are)
             continue
         for use in {use.buffer: use for use in block.loads}.values():
             dtype = use.buffer.dtype
@@ -278,6 +342,13 @@ def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool]) -> Non
                 sch.cache_read(block.name, use.buffer.name, "global", consumer_blocks=[block.name], dtype="float32")
             except ScheduleError:
                 sch.restore(before)
+
+
+def _copy_as(sch: Schedule, block: BlockInfo, dtype: str) -> None:
+    """Let a product read copies of ``dtype`` of what it reads in other types."""
+    for buffer in {use.buffer: use for use in block.loads}:
+        if buffer.dtype != dtype:
+            sch.cache_read(block.name, buffer.name, "global", consumer_blocks=[block.name], dtype=dtype)
 
 
 def _is_read_in_rows(block: BlockInfo) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 
 from ..schedule import Schedule
 from ..tir.analysis.tree import tree_of
-from ..tir.expr import IntImm, Var
-from ..tir.stmt import BlockRealize, children_of
-from ..tir.walk import vars_in
+from ..tir.expr import BufferLoad, IntImm, Var
+from ..tir.stmt import BlockRealize, BufferStore, Stmt, children_of
+from ..tir.walk import pre_order, vars_in
 
 
 def arrange(
@@ -113,16 +113,30 @@ def copy_ahead(sch: Schedule, loop: Any, versions: int, in_flight: bool = False)
     """Let the copies to shared memory, which come first in ``loop``, run ahead of its last statement.
 
     ``versions``: how many versions of the copied tiles there are; fewer where the loop has fewer steps. ``in_flight``: the last
-    statement has products of warp groups, which go on during the next step; one of three or more versions is theirs.
+    statement has products of warp groups, which go on during the next step; one of three or more versions is theirs. Copies that
+    convert what they read go through registers: they are made ahead as well, by the threads themselves.
     """
     versions = min(versions, extent_of(sch, loop))
-    parts = len(children_of(sch.get(loop).body))
+    statements = children_of(sch.get(loop).body)
+    parts = len(statements)
     if versions > 1 and parts > 1:
         in_flight = in_flight and versions > 2
         last = versions - 1 - in_flight
         sch.annotate(loop, "software_pipeline_stage", [0] * (parts - 1) + [last])
         sch.annotate(loop, "software_pipeline_order", list(range(parts)))
-        sch.annotate(loop, "software_pipeline_async_stages", [0, last] if in_flight else [0])
+        beside = [*([] if any(_converts(copy) for copy in statements[:-1]) else [0]), *([last] if in_flight else [])]
+        if beside:
+            sch.annotate(loop, "software_pipeline_async_stages", beside)
+
+
+def _converts(copy: Stmt) -> bool:
+    """Returns whether a copy stores elements of another type than it reads."""
+    return any(
+        isinstance(load, BufferLoad) and load.dtype.element != store.buffer.dtype.element
+        for store in pre_order(copy)
+        if isinstance(store, BufferStore)
+        for load in pre_order(store.value, lambda n: not isinstance(n, BufferLoad))
+    )
 
 
 @dataclass(frozen=True)

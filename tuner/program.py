@@ -17,25 +17,21 @@ from ..codegen.packing import layout_free_params
 from ..tir.analysis.access import Access, accesses
 from ..tir.arith import Analyzer
 from ..tir.arith.normal_form.forms import Linear, collect, expression_key
+from ..tir.cost import instructions_of
 from ..tir.expr import (
-    BinaryOp,
     BufferLoad,
     Call,
     Cast,
-    CmpOp,
-    Div,
     Expr,
     FloorDiv,
     FloorMod,
     IntImm,
-    LogicalOp,
     Range,
     Var,
     is_const_int,
     reads_memory,
     value_key,
 )
-from ..tir.expr.intrinsics import OPERATIONS
 from ..tir.stmt import Block, BlockRealize, Buffer, BufferStore, For, PrimFunc, SeqStmt, Stmt, children_of
 from ..tir.walk import blocks_of, loads_and_stores, pre_order, uses_var, vars_in
 
@@ -265,7 +261,7 @@ class BlockInfo:
         found: dict[int, int] = {}
         for node in reversed(list(self._value_nodes())):  # operands first
             if isinstance(node, Expr):
-                found[number(node)] = _instructions(node)
+                found[number(node)] = instructions_of(node)
         return max(1, sum(found.values()))
 
     @cached_property
@@ -275,7 +271,7 @@ class BlockInfo:
         for node in reversed(list(self._value_nodes())):
             if isinstance(node, Expr):
                 below = max([found.get(id(child), 0) for child in node.children()], default=0)
-                found[id(node)] = below + _instructions(node)
+                found[id(node)] = below + instructions_of(node)
         return max(1, *found.values()) if found else 1
 
     def _value_nodes(self) -> Iterator[object]:
@@ -433,18 +429,6 @@ def factors_of(divisors: Iterable[int], extents: Collection[int]) -> tuple[int, 
         out.append(divisor // below)
         below = divisor
     return tuple(reversed(out[:-1]))
-
-
-def _instructions(node: Expr) -> int:
-    """Returns the instructions of one node of a value, without those of its operands."""
-    if isinstance(node, Call):
-        row = OPERATIONS.get(node.op)
-        return 1 if row is None else row.instructions
-    if isinstance(node, CmpOp):
-        return int(reads_memory(node))
-    if isinstance(node, BinaryOp) and not isinstance(node, LogicalOp):
-        return 12 if isinstance(node, Div) else 1
-    return 0
 
 
 def copies(block: BlockInfo) -> bool:

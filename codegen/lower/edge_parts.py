@@ -157,7 +157,7 @@ _MOST_VECTORS = 8
 
 def _keeps_sums(body: Stmt, rows: _TileRows) -> bool:
     """Returns whether all that ``body`` stores are sums that outlive the tile, each of one vector of the row."""
-    if rows.tall > _MOST_VECTORS or any(isinstance(n, (Allocate, Let, LetStmt)) for n in all_nodes(body)):
+    if rows.tall > _MOST_VECTORS or any(type(n) is Allocate for n in all_nodes(body)):
         return False
     stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
     dims = {

@@ -79,7 +79,7 @@ def serialize_vector_loops(func: PrimFunc, target: Target) -> PrimFunc:
 
 _MAX_VECTORS_AT_ONCE = 4
 
-_MOST_VECTORS, _MOST_WITH_PERIODS = 8, 16
+_MOST_VECTORS, _MOST_WITH_PERIODS = 8, 32
 """The most vectors of a loop that are written out; more where an index has a period that is not made of whole vectors."""
 
 

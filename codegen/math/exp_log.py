@@ -90,12 +90,12 @@ def _vanishing(m: MathBuilder, x: Expr, least: float, p: Expr) -> Expr:
     return m.select(x < m.f(least), m.f(0.0), p)
 
 
-def exp(m: MathBuilder, x: Expr, halved: bool = False) -> Expr:
-    """Returns e**x (half of it when ``halved``), at most 1 ULP off."""
+def exp(m: MathBuilder, x: Expr, halved: bool = False, vanishes: Expr | None = None) -> Expr:
+    """Returns e**x (half of it when ``halved``), at most 1 ULP off. It may be 0 where it ``vanishes``."""
     least, most = (-104.0, 90.0) if m.single else (-746.0, 711.0)
     x = m.name(x)
     r, n, exponent = _reduced(m, m.clamp(x, least, most))
-    p = _vanishing(m, x, least, _power(m, r))
+    p = _vanishing(m, x, least, _power(m, r)) if vanishes is None else m.select(vanishes, m.f(0.0), _power(m, r))
     return m.scaled(p * m.f(0.5) if halved else p, n, exponent)
 
 
@@ -203,8 +203,10 @@ def tanh(m: MathBuilder, x: Expr) -> Expr:
 
 def sigmoid(m: MathBuilder, x: Expr) -> Expr:
     """Returns 1 / (1 + e**-x), at most 1.5 ULP off. The term e**-|x| never overflows, and small results are denormal as
-    they should."""
-    t = m.name(exp(m, m.negative(m.abs(x))))
+    they should. For large x the term would be denormal, which processors are slow on and the sum does not show: there it is 0."""
+    least, most = (-104.0, 87.25) if m.single else (-746.0, 708.0)
+    vanishes = m.abs(x - m.f((least + most) / 2)) > m.f((most - least) / 2)
+    t = m.name(exp(m, m.negative(m.abs(x)), vanishes=vanishes))
     total, lost = m.quick_two_sum(m.f(1.0), t)
     top = m.name(m.select(x >= m.f(0.0), m.f(1.0), t))
     if m.fused:

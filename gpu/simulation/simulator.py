@@ -110,7 +110,7 @@ class _Simulator:
         self.arriving = Arriving()
         self.rows: np.ndarray | None = None
         for buffer, array in arrays.items():
-            view = array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+            view = array if array.dtype.isbuiltin == 1 else array.view(f"u{array.itemsize}")  # bfloat16, float8
             self.memory[buffer.data] = WatchedArray(buffer, array.shape, view, "global", 1)
 
     def run(self) -> None:

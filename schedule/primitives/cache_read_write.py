@@ -33,6 +33,7 @@ from ...tir.expr import (
     structural_equal,
 )
 from ...tir.expr.node import IRNode, map_tuple
+from ...tir.expr.op import holds_all
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, Evaluate, For, PrimFunc, Stmt, seq
 from ...tir.walk import pre_order, substitute, transform, transform_statements
 from ..edit.buffers import CopyRequest, dependents, moved_accesses, place_between, renewed_buffers
@@ -87,7 +88,8 @@ def cache_read(
     read the buffer use the copy, or those in ``consumer_blocks`` only. Returns the copying block.
 
     ``dtype``: the type of the copy, to which the consumers convert each element that they read. Each is then converted
-    once, when it is copied.
+    once, when it is copied. Where the type holds all numbers of the buffer's type, as float16 holds those of float8, the
+    consumers may convert elements to any type, and go on to do so.
 
     Applies when at most one block of the scope writes the buffer, and comes before the consumers. The copy is made
     directly after the writer, in the innermost loop that holds both, or at the start of the scope.
@@ -165,9 +167,15 @@ def cache_read(
 
 
 def _check_converts(consumer: BlockRealize, buffer: Buffer, dtype: DType) -> None:
-    """Raise ScheduleError unless the consumer converts each element of ``buffer`` to ``dtype`` where it reads it."""
+    """Raise ScheduleError unless the consumer converts each element of ``buffer`` where it reads it.
+
+    It converts them to ``dtype``, or to any type where ``dtype`` holds all numbers of the buffer's.
+    """
     loads = [n for n in pre_order(consumer) if isinstance(n, BufferLoad) and n.buffer is buffer]
-    converted = {n.value for n in pre_order(consumer) if isinstance(n, Cast) and n.dtype == _of_lanes(dtype, n.dtype)}
+    wide = holds_all(dtype, buffer.dtype)
+    converted = {
+        n.value for n in pre_order(consumer) if isinstance(n, Cast) and (wide or n.dtype == _of_lanes(dtype, n.dtype))
+    }
     other = next((n for n in loads if n not in converted), None)
     matched = any(
         m.source.buffer is buffer for n in pre_order(consumer) if isinstance(n, Block) for m in n.match_buffers

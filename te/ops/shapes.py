@@ -439,6 +439,8 @@ def _running(op: str, x: Tensor, axis: int, exclusive: bool, reverse: bool, name
     extent = x.shape[axis]
     wide = "float32" if x.dtype.is_float and x.dtype.bits < 32 else x.dtype
     length = extent.value if isinstance(extent, IntImm) else 0
+    if length == 1:  # nothing runs
+        return compute(x.shape, lambda *i: const(neutral, x.dtype) if exclusive else x(*i), name, tag=INJECTIVE)
     apart = length > _SHORT_RUN and axis < x.ndim - 1
     first = [const(int(apart)) if d == axis else e for d, e in enumerate(x.shape)]
     state = placeholder(x.shape, wide, f"{name}_state")

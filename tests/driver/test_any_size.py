@@ -190,7 +190,7 @@ def test_small_sizes_have_schedules_of_their_own_where_these_differ() -> None:
     assert "n <= 1" in made.scheduled.script() and "n <= 6" in made.scheduled.script()
     k = te.reduce_axis((0, 256), "k")
     product = te.compute((n, n), lambda i, j: te.sum(x[i, k] * x[j, k], axis=k))
-    assert "up to n = 24 for n = 16" in plan([x, product], TARGET).origin
+    assert "up to n = 48 for n = 16" in plan([x, product], TARGET).origin
     asked = with_example(te.create_prim_func([x, te.ops.softmax(x, axis=1)]), {"n": 32})
     assert "n <= 1" not in plan(asked, TARGET).scheduled.script()
 
@@ -199,7 +199,7 @@ def test_a_small_size_has_a_schedule_that_divides_by_it_where_the_usual_one_does
     n = te.size_var("n")
     q, k, v = (te.placeholder((2, n, 16), name=name) for name in "qkv")
     made = plan([q, k, v, te.ops.attention(q, k, v)], TARGET)
-    assert "up to n = 24 for n = 16" in made.origin
+    assert "up to n = 48 for n = 16" in made.origin
 
 
 def test_axes_that_are_divided_by_a_size_are_tuned_at_examples() -> None:

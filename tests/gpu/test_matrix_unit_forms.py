@@ -1,5 +1,6 @@
 """Products as people write them: for two architectures, each product of 16-bit types is one on matrix units, without a spill."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -48,6 +49,22 @@ def einsum(equation, *shapes):
     return [a, b, ops.einsum(equation, a, b)]
 
 
+def widened(equation, *shapes, dtype="float16"):
+    a, b = (te.placeholder(shape, dtype, name) for shape, name in zip(shapes, "ab", strict=True))
+    return [a, b, ops.einsum(equation, ops.cast(a, "float32"), ops.cast(b, "float32"))]
+
+
+def mixed(m, n, k, left, right, out=None, transpose_b=True):
+    a, b = te.placeholder((m, k), left, "a"), te.placeholder((n, k) if transpose_b else (k, n), right, "b")
+    return [a, b, ops.matmul(a, b, False, transpose_b, out)]
+
+
+def weights_of_bytes(dtype):
+    x, w, r = te.placeholder((256, 512), dtype, "x"), te.placeholder((256, 512), "int8", "w"), te.reduce_axis((0, 512))
+    wide = ops.cast(w, "float32")
+    return [x, w, te.compute((256, 256), lambda i, j: te.sum(x[i, r].astype("float32") * wide[j, r], axis=r))]
+
+
 def masked(depth=64, queries=256, shape=(256, 256), dtype="bool", **options):
     q, k, v = (
         te.placeholder((8, n, depth), "bfloat16", name)
@@ -72,6 +89,12 @@ FORMS = {
     "NCHW": (lambda: conv("NCHW"), 1), "NHWC": (lambda: conv("NHWC"), 1),
     "strides": (lambda: conv("NCHW", stride=2), 1), "dilation": (lambda: conv("NHWC", dilation=2, padding=2), 1),
     "groups": (lambda: conv("NCHW", groups=4), 1), "1x1": (lambda: conv("NCHW", k=1, padding=0), 1),
+    "stages that widen": (lambda: widened("bqhd,bkhd->bhqk", (2, 128, 4, 64), (2, 128, 4, 64)), 1),
+    "stages that widen, bfloat16": (lambda: widened("ik,jk->ij", (250, 100), (130, 100), dtype="bfloat16"), 1),
+    "float8": (lambda: mixed(256, 256, 512, "float8_e4m3fn", "float8_e4m3fn", "float16"), 1),
+    "float8, by rows": (lambda: mixed(100, 130, 200, "float8_e5m2", "float8_e5m2", "float32", False), 1),
+    "float16 by int8": (lambda: weights_of_bytes("float16"), 1), "bfloat16 by int8": (lambda: weights_of_bytes("bfloat16"), 1),
+    "uint8": (lambda: mixed(256, 256, 256, "uint8", "uint8"), 1),
     "three channels": (lambda: conv("NCHW", k=7, padding=3, stride=2, channels=3), 1),
 }  # fmt: skip
 """Programs by name, with the number of their products."""
@@ -119,3 +142,43 @@ def test_a_gated_layer(target):
     tw.build(gated(100, 72), target)(x, u, v, out)
     a, b = (x.astype("float64") @ w.astype("float64").T for w in (u, v))
     np.testing.assert_allclose(out, a / (1 + np.exp(-a)) * b, rtol=4e-3, atol=1e-3)
+
+
+def numbers(rng, shape, dtype):
+    """Small integers, or all bytes; and the numbers that they stand for."""
+    if dtype.endswith("int8"):
+        found = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
+    else:
+        own = np.dtype(dtype) if dtype.startswith("float1") else np.dtype(getattr(ml_dtypes, dtype))
+        found = rng.integers(-4, 5, shape).astype(own)
+    return found, found.astype("float64")
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 128), (50, 70, 90)])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("left", "right", "out"),
+    [("float8_e4m3fn", "float8_e4m3fn", "float32"), ("float8_e5m2", "float8_e5m2", "float16"), ("uint8", "uint8", None),
+     ("int8", "int8", None)],
+)  # fmt: skip
+def test_products_of_bytes_are_exact(left, right, out, turned, shape):
+    rng, (m, n, k) = np.random.default_rng(0), shape
+    (a, exact_a), (b, exact_b) = numbers(rng, (m, k), left), numbers(rng, (n, k) if turned else (k, n), right)
+    found = np.zeros((m, n), out or "int32")
+    module = tw.build(mixed(m, n, k, left, right, out, turned), "gpu-sim")
+    module(a, b, found)
+    assert "wmma_dot" in module.get_source("lowered")
+    np.testing.assert_array_equal(found, exact_a @ (exact_b.T if turned else exact_b))
+
+
+def test_float8_of_every_kind_is_multiplied():
+    """Each of the 256 bytes once in a row; subnormal numbers and the largest are exact in float16, and NaN and infinities are kept."""
+    for dtype in ("float8_e4m3fn", "float8_e5m2"):
+        codes = np.arange(256, dtype="uint8").view(getattr(ml_dtypes, dtype))
+        a, b = np.zeros((256, 16), codes.dtype), np.eye(16, dtype="float32").astype(codes.dtype)
+        a[:, 0] = codes
+        out = np.zeros((256, 16), "float32")
+        tw.build(mixed(256, 16, 16, dtype, dtype, "float32", False), "gpu-sim")(a, b, out)
+        with np.errstate(invalid="ignore"):
+            wanted = a.astype("float32") @ b.astype("float32")
+        np.testing.assert_array_equal(out, wanted)

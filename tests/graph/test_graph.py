@@ -176,6 +176,84 @@ def test_no_kernel_waits_for_itself():
     np.testing.assert_array_equal(build_graph(graph)(x), x + np.maximum(x, 0))
 
 
+def read_twice(dtype, *, op, by=None, shown=False, readers=2):
+    """``op`` of an array, which sums along different axes read; ``by`` is a second operand, ``shown`` makes it an output."""
+    b = Builder("f")
+    x = b.input("x", (6, 50, 40), dtype)
+    made = b.op(op, x, *([] if by is None else [b.input("y", by, dtype)]))
+    sums = [b.op("sum", made, axis=axes) for axes in ((0, 2), (1, 2), (0,))[:readers]]
+    return b.graph([*sums, *([made] if shown else [])])
+
+
+@pytest.mark.parametrize(("given", "kernels"), [
+    ({"op": "square"}, ["square_sum", "square_sum_1"]),
+    ({"op": "square", "readers": 3}, ["square_sum", "square_sum_1", "square_sum_2"]),
+    ({"op": "add", "by": (40,)}, ["add_sum", "add_sum_1"]),
+    ({"op": "exp"}, ["exp", "sum", "sum_1"]),
+    ({"op": "add", "by": (6, 50, 40)}, ["add", "sum", "sum_1"]),
+    ({"op": "square", "shown": True}, ["square", "sum", "sum_1"]),
+])  # fmt: skip
+def test_what_is_cheap_is_computed_by_each_kernel_that_reads_it(given, kernels):
+    """Neither costly work is repeated, nor are two arrays read in place of one, nor is a result that leaves the graph."""
+    graph = read_twice("float32", **given)
+    assert [k.name for k in fuse(graph).kernels] == kernels
+    rng = np.random.default_rng(0)
+    arrays = [rng.uniform(-1, 1, v.shape).astype(np.float32) for v in graph.inputs]
+    made = {"square": np.square, "exp": np.exp, "add": np.add}[given["op"]](*arrays)
+    axes = ((0, 2), (1, 2), (0,))[: given.get("readers", 2)]
+    expected = [*[made.sum(a) for a in axes], *([made] if given.get("shown") else [])]
+    for got, want in zip(build_graph(graph)(*arrays), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-4)
+
+
+def test_chains_that_several_kernels_read_are_repeated_whole():
+    """Two levels: the first result is read by the second, and by a sum; the second by two sums."""
+    b = Builder("f")
+    first = b.op("square", b.input("x", (7, 33)))
+    second = b.op("relu", first)
+    graph = b.graph([b.op("sum", first, axis=0), b.op("max", second, axis=1), b.op("sum", second, axis=1)])
+    division = fuse(graph)
+    assert sorted(k.name for k in division.kernels) == ["square_relu_max", "square_relu_sum", "square_sum"]
+    assert all(k.inputs == graph.inputs and len(k.outputs) == 1 for k in division.kernels)
+    x = np.random.default_rng(0).uniform(-1, 1, (7, 33)).astype(np.float32)
+    for got, want in zip(build_graph(graph)(x), ((x * x).sum(0), (x * x).max(1), (x * x).sum(1)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_what_one_kernel_alone_reads_at_several_places_is_part_of_it():
+    """Costly work, too: nothing is repeated."""
+    b = Builder("f")
+    made = b.op("exp", b.input("x", (5, 48)))
+    graph = b.graph([b.op("multiply", b.op("sigmoid", made), b.op("tanh", made))])
+    assert len(fuse(graph).kernels) == 1
+    x = np.random.default_rng(0).uniform(-1, 1, (5, 48)).astype(np.float32)
+    e = np.exp(x)
+    np.testing.assert_allclose(build_graph(graph)(x), np.tanh(e) / (1 + np.exp(-e)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("reader", ["matmul", "transpose larger"])
+def test_what_is_read_often_is_stored(reader):
+    """A product and a repetition read each element many times."""
+    b = Builder("f")
+    made = b.op("square", b.input("x", (16, 16)))
+    one = b.op("matmul", made, b.input("w", (16, 16))) if reader == "matmul" else b.op("tile", made, reps=(3, 1))
+    graph = b.graph([one, b.op("sum", made, axis=0)])
+    assert "square" in [k.name for k in fuse(graph).kernels]
+
+
+def test_cheap_work_over_a_symbolic_size_is_repeated():
+    n = te.var("n")
+    b = Builder("f")
+    made = b.op("square", b.input("x", (n, 40)))
+    graph = b.graph([b.op("sum", made, axis=0), b.op("sum", made, axis=1)])
+    assert [k.name for k in fuse(graph).kernels] == ["square_sum", "square_sum_1"]
+    run_graph = build_graph(graph)
+    for size in (1, 13, 64):
+        x = np.random.default_rng(size).uniform(-1, 1, (size, 40)).astype(np.float32)
+        for got, want in zip(run_graph(x), ((x * x).sum(0), (x * x).sum(1)), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("op", "count"), [("cumsum", 2), ("cumprod", 2), ("sum", 1)])
 def test_a_transpose_stays_alone_before_a_prefix_sum(op, count):
     b = Builder("f")

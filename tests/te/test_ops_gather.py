@@ -133,6 +133,18 @@ def test_running_sums_and_products(exclusive, reverse, evaluate):
         np.testing.assert_array_equal(got, want[:, ::-1] if reverse else want)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_running_sums_of_one_step_are_copies(dtype, reverse, evaluate):
+    x = RNG.integers(1, 4, (3, 1, 5)).astype(dtype)
+    A = ph(x)
+    for op, neutral in (("cumsum", 0), ("cumprod", 1)):
+        np.testing.assert_array_equal(evaluate(getattr(ops, op)(A, 1, False, reverse), [A], x), x)
+        one = evaluate(getattr(ops, op)(A, 1, True, reverse), [A], x)
+        np.testing.assert_array_equal(one, np.full_like(x, neutral))
+        assert one.dtype == x.dtype
+
+
 @pytest.mark.parametrize("k", [-2, 0, 1, 9])
 def test_triangles(k, evaluate):
     x = np.arange(1, 1 + 2 * 5 * 7, dtype=np.float32).reshape(2, 5, 7)

@@ -6,12 +6,14 @@ import random
 
 import pytest
 
-from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const
+from tilewright.tir import And, Cast, Expr, FloatImm, IntImm, Not, Or, Select, Var, const, parse
 from tilewright.tir.analysis.simplify import simplify
 from tilewright.tir.arith import Analyzer, eval_interval, linear_coefficients
 from tilewright.tir.expr import op
 from tilewright.tir.expr.intrinsics.control_and_memory import if_then_else
 from tilewright.tir.interpret.interpret_expr import ExprCompiler
+from tilewright.tir.stmt import BufferStore
+from tilewright.tir.walk import pre_order
 
 VI, J, K, N = Var("i"), Var("j"), Var("k"), Var("n")
 DOMAINS = {VI: range(-5, 6), J: range(0, 8), K: range(-3, 13), N: range(1, 9)}
@@ -231,3 +233,17 @@ def test_joined_digits_keep_their_value(seed: int) -> None:
         sum_ = (VI * (g * 8) + K * g + J % g) // (g * w) * (g * w) + (VI * 8 + K) % w * g + J % g
         agree(sum_, fresh().simplify(sum_), points(rng, 20))
     assert joined > 20
+
+
+@pytest.mark.parametrize("kind", ["vectorized", "serial"])
+def test_a_lane_that_a_condition_leaves_alone_stays_a_lane(kind):
+    """A loop over steps has the constant; one over lanes becomes a vector with a mask."""
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((48,), "float32"), B: T.Buffer((16,), "float32")):
+    for i in T.{kind}(16):
+        if 32 + i < 33:
+            B[i] = A[32 + i]
+""")
+    (store,) = [n for n in pre_order(simplify(func).body) if isinstance(n, BufferStore)]
+    assert isinstance(store.indices[0], Var if kind == "vectorized" else IntImm)

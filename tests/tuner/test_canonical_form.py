@@ -463,6 +463,44 @@ def test_reductions_turn_only_what_all_operands_read_backwards(forward):
     np.testing.assert_allclose(values_of(sch.func, a, b, out=(5,)), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["transposed", "in rows", "one of two"])
+def test_transposes_run_along_the_rows_that_they_read_backwards(kind):
+    """Not where results are contiguous along the same axis, nor where another operand is read forwards."""
+    A, B = te.placeholder((40, 96), name="A"), te.placeholder((40, 96), name="B")
+    element, shape = {
+        "transposed": (lambda i, j: A[j, 95 - i], (96, 40)),
+        "in rows": (lambda i, j: A[i, 95 - j], (40, 96)),
+        "one of two": (lambda i, j: A[j, 95 - i] + B[j, i], (96, 40)),
+    }[kind]
+    func = te.create_prim_func([A, B, te.compute(shape, element, name="C")])
+    sch = Schedule(func)
+    (block,) = bring_into_canonical_form(sch).blocks
+    (step,) = {
+        use.step(v) for use in block.loads for v in block.spatial if use.buffer.name == "A" and abs(use.step(v)) == 1
+    }
+    assert step == (1 if kind == "transposed" else -1)
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(0, 1, (40, 96)).astype("float32"), rng.uniform(0, 1, (40, 96)).astype("float32")
+    want = {"transposed": a[:, ::-1].T, "in rows": a[:, ::-1], "one of two": a[:, ::-1].T + b.T}[kind]
+    made = default_schedule(func, WIDE)
+    np.testing.assert_array_equal(values_of(made.func, a, b, out=shape), want)
+    again = Schedule(func)
+    made.trace.apply_to_schedule(again)
+    assert_structural_equal(made.func, again.func)
+
+
+def test_a_transpose_of_reversed_rows_is_one_of_squares():
+    """The two stages are one, which reads backwards only then."""
+    A = te.placeholder((40, 96), name="A")
+    back = te.compute((40, 96), lambda i, j: A[i, 95 - j], name="back")
+    func = te.create_prim_func([A, te.compute((96, 40), lambda i, j: back[j, i], name="C")])
+    space = Space(func, WIDE)
+    (block,) = space.program.blocks
+    assert [use.step(block.spatial[0]) for use in (*block.loads, *block.stores)] == [1, -40]
+    a = np.random.default_rng(0).uniform(0, 1, (40, 96)).astype("float32")
+    np.testing.assert_array_equal(values_of(default_schedule(func, WIDE).func, a, out=(96, 40)), a[:, ::-1].T)
+
+
 def test_a_reversed_sum_over_a_symbolic_size_replays():
     """The step that turns a constant number of steps would not fit other sizes."""
     n = te.var("n")
@@ -596,3 +634,33 @@ def test_copies_that_only_the_example_takes_are_not_made():
     result = np.full((1, 8, 12, 19), np.nan, "float32")
     made.compile()(a, b, result)
     np.testing.assert_array_equal(result[0], np.einsum("irb,bjr->ijb", a[0, :, :, ::-1], b[0]))
+
+
+def turned_products():
+    """Products whose results lie in another order than what they read: the inputs, NumPy's sum, the results' shape."""
+    r = te.reduce_axis((0, 32), name="r")
+    weights, matrices = te.placeholder((32, 12, 32), name="A"), te.placeholder((128, 32, 96), name="B")
+    shared = te.compute(
+        (12, 96, 128), lambda i, j, h: te.sum(weights[r, i, h // 4] * matrices[h, r, j], axis=r), name="C"
+    )
+    left, right = te.placeholder((32, 8, 32, 32), name="A"), te.placeholder((32, 16, 32), name="B")
+    batched = te.compute(
+        (16, 32, 8, 32), lambda i, j, h, b: te.sum(left[b, h, j, r] * right[b, i, r], axis=r), name="C"
+    )
+    return {
+        "heads share weights": ((weights, matrices, shared), lambda a, b: np.einsum("rih,hrj->ijh", a.repeat(4, 2), b)),
+        "the batch is last": ((left, right, batched), lambda a, b: np.einsum("bhjr,bir->ijhb", a, b)),
+    }
+
+
+@pytest.mark.parametrize("name", turned_products())
+def test_what_is_read_most_lies_along_the_vectors(name):
+    tensors, numpy_sum = turned_products()[name]
+    space = Space(te.create_prim_func([*tensors]), Target("llvm -mcpu=x86-64-v4 -num-cores=1"))
+    turned = [s for s in space.sketches if s.name.endswith("_turned")]
+    assert any("transpose_C" in s.name for s in turned)  # the copy that turns them stands alone, in registers
+    rng = np.random.default_rng(0)
+    a, b = [rng.integers(-4, 5, [int(e) for e in t.shape]).astype("float32") for t in tensors[:2]]
+    out = np.full([int(e) for e in tensors[-1].shape], np.nan, "float32")
+    tw.build(space.schedule(turned[0], [int(x) for x in space.best_rows(turned[0], 1)[0]]))(a, b, out)
+    np.testing.assert_array_equal(out, numpy_sum(a, b))

@@ -5,6 +5,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import te
+from tilewright.codegen import compile
 from tilewright.te import ops
 from tilewright.tuner import Space
 
@@ -208,6 +209,43 @@ def test_transposes_beside_concatenations_are_stored(first):
     made, (x,) = computed(out, x)
     want = np.concatenate([x.T, x.T])
     np.testing.assert_array_equal(made, want if first == "transpose" else 2 * want)
+
+
+@pytest.mark.parametrize("kind", ["repeated", "padded with edges", "gathered rows"])
+def test_what_a_transpose_would_stride_through_is_stored(kind):
+    """Rows that are copied at indices that are not affine are turned afterwards, and repeated ones once."""
+    x = ph(70, 33)
+    t = te.compute((64,), lambda i: te.cast("int64", i * i % 70), name="t")
+    out = {
+        "repeated": lambda: ops.tile(ops.transpose(x), (3, 1)),
+        "padded with edges": lambda: ops.transpose(ops.pad(x, (2, 1), (0, 3), mode="edge")),
+        "gathered rows": lambda: ops.transpose(te.compute((64, 33), lambda i, j: x[t[i], j], name="taken")),
+    }[kind]()
+    made = compiled(x, out)
+    assert "as written" not in made.origin and "masked.gather" not in made.get_source("ll")
+    made, (x,) = computed(out, x)
+    rows = np.arange(64) ** 2 % 70
+    want = {
+        "repeated": np.tile(x.T, (3, 1)),
+        "padded with edges": np.pad(x, ((2, 0), (1, 3)), "edge").T,
+        "gathered rows": x[rows].T,
+    }
+    np.testing.assert_array_equal(made, want[kind])
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+def test_rows_of_vectors_and_one_element_have_no_scalar_loop(op):
+    """The last step has one lane: it is a masked vector of the sums in registers, whatever it is unrolled by."""
+    x = ph(5, 65)
+    func = te.create_prim_func([x, getattr(ops, op)(x, 1)])
+    space = Space(func, AVX512, where={"accumulators": 2, "unroll": 2, "vectors": 1, "rows": 1})
+    (sketch,) = [one for one in space.sketches if len(one.all_rows())]
+    made = compile(space.schedule(sketch, sketch.all_rows()[0]).func, AVX512)
+    assert "range(32)" not in made.get_source("lowered") and "predicate=" in made.get_source("lowered")
+    data = np.random.default_rng(0).integers(-9, 9, (5, 65)).astype("float32")
+    out = np.zeros(5, "float32")
+    made(data, out)
+    np.testing.assert_array_equal(out, getattr(data, op)(1))
 
 
 @pytest.mark.parametrize("each", [2, 4, 8])

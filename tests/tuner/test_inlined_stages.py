@@ -259,3 +259,12 @@ def test_repeated_copies_are_inlined_where_axes_can_be_split(shift):
     a, c = np.random.default_rng(0).uniform(0, 1, (8, 24)).astype("float32"), np.zeros(24, "float32")
     interpret(default_schedule(func, WIDE).func, a, c)
     np.testing.assert_allclose(c, 4 * a.sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("steps", "stored"), [(8, True), (40, False)])
+def test_functions_are_not_computed_in_the_lanes_of_short_running_sums(steps, stored):
+    """A vector of a recurrence waits for the one before, and one of few steps is partly empty."""
+    x = te.placeholder((64, steps), name="x")
+    scores = te.compute((64, steps), lambda i, j: te.exp(x[i, j]), name="scores")
+    space = Space(te.create_prim_func([x, te.ops.cumsum(scores, 1)]), Target("llvm -mcpu=x86-64-v4 -num-cores=1"))
+    assert ("scores" not in space.inlined) == stored

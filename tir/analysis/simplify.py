@@ -90,10 +90,14 @@ def simplify(node: Any, analyzer: Analyzer | None = None, *, data: bool = True) 
 
 
 class _Walk:
-    """Simplifies statements. What stands in a loop is simplified as if the loop had iterations."""
+    """Simplifies statements. What stands in a loop is simplified as if the loop had iterations.
+
+    A lane of a vector loop stays in the indices, also where a condition leaves one lane: the loop becomes a vector with a mask.
+    """
 
     def __init__(self, analyzer: Analyzer, data: bool) -> None:
         self.an, self.data = analyzer, data
+        self.lanes: list[Var] = []
 
     def __call__(self, node: Any) -> Any:
         if isinstance(node, Expr):
@@ -110,7 +114,10 @@ class _Walk:
         values = loop_values(loop.with_(min=lo, extent=extent))
         with self.an.nonempty(extent):
             self.an.bind(loop.loop_var, values)
+            vector = loop.kind == "vectorized" and not (isinstance(extent, IntImm) and extent.value == 1)
+            self.lanes += [loop.loop_var] * vector
             body = self(loop.body)
+            del self.lanes[len(self.lanes) - vector :]
         if lo is loop.min and extent is loop.extent and body is loop.body:
             return loop
         return loop.with_(min=lo, extent=extent, body=body)
@@ -122,7 +129,9 @@ class _Walk:
             chosen = s.then_case if known else s.else_case
             return Evaluate(IntImm(0)) if chosen is None else self(chosen)
         with self.an.constraint(condition):
-            then_case = self(s.then_case)
+            one = any(bound.lo == bound.hi for bound in map(self.an.const_int_bound, self.lanes))
+            then_case = s.then_case if one else self(s.then_case)
+        then_case = self(then_case) if one else then_case
         else_case = None
         if s.else_case is not None:
             with self.an.constraint(logical_not(condition)):

@@ -449,6 +449,26 @@ def widens(e: Cast) -> bool:
     return source.is_int and min_value(to) <= min_value(source) and max_value(source) <= max_value(to)
 
 
+_SIGNIFICANT = {"float8_e5m2": 3, "float8_e4m3fn": 4, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+"""The significant bits of floats."""
+
+
+def holds_all(wide: DType, narrow: DType) -> bool:
+    """Return whether each number of type ``narrow`` is one of type ``wide``, of NaN and infinities as well.
+
+    >>> holds_all(DType("float16"), DType("float8_e4m3fn")), holds_all(DType("float16"), DType("bfloat16"))
+    (True, False)
+    """
+    numbers = all(t.is_int or t.element in _SIGNIFICANT for t in (wide, narrow))
+    if not numbers or wide.lanes != narrow.lanes or (wide.is_int and not narrow.is_int):
+        return False
+    if min_value(wide) > min_value(narrow) or max_value(wide) < max_value(narrow):
+        return False
+    digits = narrow.bits - (narrow.kind == "int") if narrow.is_int else _SIGNIFICANT[narrow.element]
+    infinite = wide.element != "float8_e4m3fn" or narrow.is_int or narrow.element == wide.element
+    return wide.is_int or (digits <= _SIGNIFICANT[wide.element] and infinite)
+
+
 def select(cond: Any, t: Any, f: Any) -> Expr:
     """Return ``t`` where ``cond`` holds, else ``f``; both sides are evaluated."""
     c = convert(cond)

@@ -70,9 +70,9 @@ _FAR_LARGER = 4
 
 
 def _small_operands_inside(block: BlockInfo, axes: Sequence[Var]) -> tuple[Var, ...]:
-    """Returns ``axes``, outermost first, in an order in which inner loops pass over small inputs while parts of large ones stay.
+    """Returns ``axes``, outermost first, with those inside that pass over small inputs.
 
-    ``A[j, h, r, v] * B[i, r, v]`` with a small B goes through ``i`` inside ``j``; axes whose inputs are as large keep their order.
+    Parts of large inputs stay in the cache meanwhile. ``A[j, h, r, v] * B[i, r, v]`` with a small B goes through ``i`` inside ``j``; axes whose inputs are as large keep their order.
     """
     out: list[Var] = []
 

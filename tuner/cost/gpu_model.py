@@ -15,7 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...codegen.machine.target import BLOCK_SHARED, FETCH_CYCLES, SECTOR, WARP, Target
-from ...tir.expr import Var
+from ...tir.expr import Cast, Var
+from ...tir.stmt import BufferStore
 from ..program import BlockInfo, ProgramInfo, Use, pads
 from .axis_roles import ProductRoles, element_epilogue, product_axes
 from .cost_features import Costs
@@ -53,8 +54,36 @@ def gpu_product(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo
 
 
 def is_padding(block: BlockInfo) -> bool:
-    """Returns whether a block pads: each thread that needs an element can compute it."""
-    return pads(block) and not block.is_reduction and block.writes_in_order
+    """Returns whether a block pads or converts: each thread that needs an element can compute it from fewer bytes."""
+    return (pads(block) or _converts(block)) and not block.is_reduction and block.writes_in_order
+
+
+def _converts(block: BlockInfo) -> bool:
+    """Returns whether each element is one of another, no wider type, converted by few operations."""
+    body = block.block.body
+    if not isinstance(body, BufferStore) or not isinstance(body.value, Cast) or len(block.loads) != 1:
+        return False
+    narrow, wide = block.loads[0].buffer.dtype, body.value.dtype
+    return narrow != wide and narrow.bits <= wide.bits and block.operations <= _FEW_OPERATIONS
+
+
+_FEW_OPERATIONS = 4
+"""The most operations of an element that is converted again in each tile that has it."""
+
+
+def type_on_matrix_units(block: BlockInfo, machine: GpuModel) -> str | None:
+    """Returns the type in which matrix units multiply all factors of a product, of which some have 8 bits.
+
+    It holds their numbers. None for other blocks, and where sums are no float32 or factors are multiplied as they are.
+    """
+    if not machine.matrix_flops or product_axes(block) is None or block.stores[0].buffer.dtype != "float32":
+        return None
+    types = {use.buffer.dtype for use in block.loads}
+    narrow = {t for t in types if t.bits == 8 and not t.is_bool}
+    wide = [str(t) for t in types - narrow]
+    found = wide[0] if wide else "float16"
+    fits = narrow and len(wide) <= 1 and found in ("float16", "bfloat16") and found in machine.matrix_types
+    return found if fits else None
 
 
 def sectors_used(use: Use, fast: Var | None, lanes: np.ndarray | float = 1.0) -> np.ndarray:
@@ -132,7 +161,7 @@ class GpuModel(MachineModel):
     fma_lanes: float = 64.0
     special_lanes: float = 16.0
     matrix_flops: float = 2048.0
-    matrix_types: tuple[str, ...] = ("float16", "int8", "bfloat16", "float32")
+    matrix_types: tuple[str, ...] = ("float16", "int8", "uint8", "bfloat16", "float32")
     """The types of operands that matrix units take; float32 stands for tf32."""
     launch_seconds: float = 2.5e-6
     warp_groups: bool = False
@@ -245,7 +274,7 @@ def gpu_model(target: Target) -> GpuModel:
         blocks=sheet.blocks, shared_bytes=sheet.shared_kib << 10,
         block_shared_bytes=(sheet.shared_kib - (1 if wanted >= 80 else 0)) << 10, fma_lanes=sheet.fma,
         matrix_flops=sheet.matrix if wanted >= 70 else 0.0, warp_groups=target.mcpu == "sm_90a",
-        matrix_types=GpuModel.matrix_types if wanted >= 80 else ("float16", "int8") if wanted >= 72 else ("float16",),
+        matrix_types=GpuModel.matrix_types if wanted >= 80 else ("float16", "int8", "uint8") if wanted >= 72 else ("float16",),
     )  # fmt: skip
 
 

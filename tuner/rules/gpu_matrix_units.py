@@ -139,7 +139,13 @@ def _copied_together(product: GpuProduct, use: Use) -> int:
 
 _PLAIN = MatrixForm()
 TILE = 16
-WORDS = {"float16": ("f16", "f32"), "bfloat16": ("bf16", "f32"), "float32": ("tf32", "f32"), "int8": ("s8", "s32")}
+WORDS = {
+    "float16": ("f16", "f32"),
+    "bfloat16": ("bf16", "f32"),
+    "float32": ("tf32", "f32"),
+    "int8": ("s8", "s32"),
+    "uint8": ("u8", "s32"),
+}
 """The words of intrinsics for an operand's type, and for the type of its sums."""
 SUMS = {"f32": "float32", "s32": "int32"}
 """The types of sums by their words."""
@@ -347,14 +353,14 @@ def store_tiles(sch: Schedule, out: Any, warps: Any, tile: tuple[int, int], intr
     return i0, j0
 
 
-_RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0}
+_RATE = {"float16": 1.0, "bfloat16": 1.0, "float32": 0.5, "int8": 2.0, "uint8": 2.0}
 """How fast matrix units multiply operands of a type, relative to float16."""
 
 
 class GpuMatrixUnitRule(ScheduleRule):
     """This rule takes products of a type that matrix units of GPUs have, of any number of axes.
 
-    These types are float16, bfloat16, int8, and float32 rounded to tf32. Convolutions are products, too. The stages that pad an operand
+    These types are float16, bfloat16, int8, uint8, and float32 rounded to tf32. Convolutions are products, too. The stages that pad an operand
     and the element-wise stage that alone reads the result belong to it."""
 
     name = "gpu_matrix_units"

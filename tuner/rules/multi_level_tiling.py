@@ -315,10 +315,9 @@ class TilingCosts:
         return cost
 
     def _lines_between(self, use: Use, last: BlockInfo, far: int) -> tuple[np.ndarray, int, float]:
-        """Returns how many lines of a buffer other elements are in until the next elements of a line, the bytes between them,
-        and how many elements of a line stand together in a tile.
+        """Returns how many lines of a buffer are stored to between elements of one line.
 
-        ``last`` is the block that stores a tile, and ``far`` the bytes between neighbours of a vector.
+        Also the bytes between them, and how many elements of a line stand together in a tile. ``last`` is the block that stores a tile, and ``far`` the bytes between neighbours of a vector.
         """
         lines, itemsize, together = np.ones(self.rows), self.block.itemsize, 1.0
         for loop in self.walk.loops:

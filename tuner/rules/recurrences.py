@@ -85,6 +85,15 @@ def is_one_by_one(block: BlockInfo) -> bool:
     return steps is not None and block.stores[0].stride(steps) == 1 and 1 < block.extents[steps] < LEAST_STEPS
 
 
+def steps_in_a_row(block: BlockInfo) -> int:
+    """Returns the number of steps of a recurrence that lie side by side in memory, and 0 for other blocks.
+
+    They are lanes of vectors, each of which waits for the one before.
+    """
+    steps = axis_of_steps(block)
+    return block.extents[steps] if steps is not None and block.stores[0].stride(steps) == 1 else 0
+
+
 def is_running(block: BlockInfo, steps: Var) -> bool:
     """Returns whether a step combines, in whatever order, what the one before stored with a term of its own."""
     store = block.block.body

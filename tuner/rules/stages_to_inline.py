@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ...tir.expr import Add, BufferLoad, Call, Expr, Mul, Sub, Var
 from ...tir.stmt import Buffer, BufferStore
 from ...tir.walk import pre_order
 from ..program import BlockInfo, ProgramInfo, Use, copies, divisors_of, pads, splits_into_affine
-from .recurrences import is_one_by_one
+from .recurrences import is_one_by_one, steps_in_a_row
 
 _CHEAP = 8
 """The number of operations of an element up to which it may be computed more than once."""
@@ -39,6 +39,12 @@ and converted back, which takes longer than a cheap operation and longer than to
 
 _SHORT_ROW = 256
 """The bytes of a row of results below which it has too few vectors for functions such as exp to be computed side by side."""
+
+_FULL = 16
+"""The number of steps in a row up to which the vectors of a recurrence are partly empty."""
+
+_AGAIN = 2
+"""How often elements of a transpose are read at the least so that they are turned once, and stored."""
 
 _GATHER = 4
 """The number of operations that a gather (a load at an index from memory) counts as."""
@@ -354,6 +360,8 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) ->
             return False
         if work > _CHEAP and (repeated or is_one_by_one(consumer)):
             return False
+        if 0 < steps_in_a_row(consumer) and work > (_MUCH if steps_in_a_row(consumer) >= _FULL else _CHEAP):
+            return False
     if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
         return False
     return len(consumers) == 1 or work <= _CHEAP
@@ -398,7 +406,8 @@ class _Reads:
     """How a stage reads: whether it is a transpose, and at how many places.
 
     ``places`` counts those of arrays of several axes, ``gathered`` those of all arrays with an axis. What is inlined into it
-    counts. A place that is read under a condition, as that of a padded array, counts as two.
+    counts. A place that is read under a condition, as that of a padded array, counts as two, and so does one at an index that
+    is not affine, such as a clamped one.
     """
 
     turned: bool
@@ -412,19 +421,27 @@ class _Reads:
             by_buffer.setdefault(use.buffer, []).append(use)
         one = _Reads(False, 1, 1)
         inner = {buffer: inlined.get(buffer, one) for buffer in by_buffer}
-        axes = {
-            buffer: max([sum(block.extents[v] > 1 for v in use.axes() if v in block.extents) for use in uses])
-            for buffer, uses in by_buffer.items()
-        }
         conditional = any(isinstance(n, Call) and n.op == "tir.if_then_else" for n in pre_order(block.block.body))
+        clamped = not (all(use.affine for use in loads) or splits_into_affine(block))
 
-        def places(fewest: int, of: str) -> int:
-            """Returns the places of the arrays that are read along ``fewest`` axes or more."""
-            counts = [_places(uses) * getattr(inner[b], of) for b, uses in by_buffer.items() if axes[b] >= fewest]
-            return max(sum(counts), 2 if counts and conditional else 1)
+        def places(of: str, fewest: int, axes_of: Callable[[Use], Collection[Var]], apart: bool) -> int:
+            """Returns the places of the arrays that are read along ``fewest`` axes or more, 2 at the least ``apart``."""
+            read = {
+                b: uses for b, uses in by_buffer.items()
+                if max(sum(block.extents.get(v, 1) > 1 for v in axes_of(use)) for use in uses) >= fewest
+            }  # fmt: skip
+            return max(
+                sum(_places(uses) * getattr(inner[b], of) for b, uses in read.items()), 2 if read and apart else 1
+            )
 
         turned = _is_turned(block, loads) or any(r.turned for r in inner.values())
-        return _Reads(turned, places(2, "places"), places(1, "gathered"))
+        several = places("places", 2, _variables, conditional or clamped)
+        return _Reads(turned, several, places("gathered", 1, Use.axes, conditional))
+
+
+def _variables(use: Use) -> set[Var]:
+    """Returns the axes by which a place is found, those of indices that are not affine as well."""
+    return set(use.axes()).union(*use.unknown)
 
 
 def _turns_several_places(
@@ -432,9 +449,11 @@ def _turns_several_places(
 ) -> bool:
     """Returns whether an element-wise stage with this one inlined is a transpose of several places or arrays.
 
-    It may read several places of this one, or another transpose, or turn what this one reads at several places.
+    It may read several places of this one, or another transpose, or turn what this one reads at several places. Or it repeats
+    this one, as copies of a transpose along a new axis do.
 
-    A tile of one place is transposed in fast memory. To store the stage takes less than to stride through the others.
+    A tile of one place is transposed in fast memory. To store the stage takes less than to stride through the others, or to
+    turn the same elements again.
     """
     for consumer in program.consumers(block):
         uses = [use for use in consumer.loads if any(use.buffer is store.buffer for store in block.stores)]
@@ -442,7 +461,9 @@ def _turns_several_places(
             continue
         others = [use for use in consumer.loads if use not in uses]
         turned = _Reads.of(consumer, others, inlined).turned
-        if reads.turned and (_places(uses) > 1 or turned) or (reads.places > 1 and _is_turned(consumer, uses)):
+        across = _is_turned(consumer, uses)
+        again = not across and consumer.spatial_size >= _AGAIN * block.spatial_size
+        if reads.turned and (_places(uses) > 1 or turned or again) or (reads.places > 1 and across):
             return True
     return False
 

@@ -242,27 +242,36 @@ def _stages(sch: Schedule, name: str, sweep: RowSweep) -> list[_Stage]:
     if not reduced:
         return [_Stage(name, "map", block)]
     extents = [extent.value if isinstance(extent, IntImm) else 0 for extent in reduced]
-    size, width = 1, sweep.accumulators * sweep.lanes
-    for extent in extents:
-        size *= extent
-    short, reduction = size <= sweep.lanes, BlockInfo(realize_of(sch, name))
-    joined = _in_a_run(reduction)
-    if len(info.writes) > 1 or size * _FEWEST_LANES <= sweep.lanes or (short and joined < len(extents)):
+    size, width = math.prod(extents), sweep.accumulators * sweep.lanes
+    reduction = BlockInfo(realize_of(sch, name))
+    short = size <= sweep.lanes
+    if len(info.writes) > 1 or size * _FEWEST_LANES <= sweep.lanes or (short and _in_a_run(reduction) < len(extents)):
         return [_Stage(name, "reduce", block)]
     extent, last = [(extent, loop) for extent, loop in zip(extents, loops, strict=True) if extent > 1][-1]
-    run = math.prod(extents[-joined:])
+    joined = _joined(reduction, extents, width, sweep.lanes)
     if short:  # one vector, of which the row may leave lanes out
         last, extent = fuse_all(sch, loops), 1 << (size - 1).bit_length()
-    elif (
-        extent % width
-        and extent < min(2 * width, run)
-        and (run % width == 0 or (extent < sweep.lanes and run >= width))
-    ):
-        fixed = width % extent == 0 or (extent < sweep.lanes and run <= 4 * width)  # each lane knows its place
-        if fixed or not reduction.computes_with_reduced:
-            last, extent = fuse_all(sch, loops[-joined:]), run  # short axes are joined, so vectors stay full
+    elif joined > 1:
+        last, extent = fuse_all(sch, loops[-joined:]), math.prod(extents[-joined:])
     partial = by_lanes(sch, block, last, min(width, extent), sweep.rank)
     return [_Stage(name, "partial", partial), _Stage(name, "finish", block)]
+
+
+def _joined(block: BlockInfo, extents: Sequence[int], width: int, lanes: int) -> int:
+    """Returns how many of the innermost reduced axes become one, so that vectors stay full where these are short.
+
+    ``width`` are the elements that are added up side by side, and ``extents`` those of the axes; 0 for symbolic ones.
+    """
+    joined = _in_a_run(block)
+    extent, run = next((e for e in reversed(extents) if e > 1), 1), math.prod(extents[-joined:])
+    if math.prod(extents) <= lanes:
+        return joined
+    if not (extent % width and extent < min(2 * width, run)):
+        return 1
+    if not (run % width == 0 or (extent < lanes and run >= width)):
+        return 1
+    fixed = width % extent == 0 or (extent < lanes and run <= 4 * width)  # each lane knows its place
+    return joined if fixed or not block.computes_with_reduced else 1
 
 
 def _in_a_run(block: BlockInfo) -> int:
@@ -1132,21 +1141,33 @@ class RowPart(Part):
             counts["store_cycles"] = np.where(held, 0.0, counts["store_cycles"])
         return counts
 
+    def _in_vectors(self, block: BlockInfo, widths: np.ndarray) -> np.ndarray:
+        """Returns how many elements of a row lie along the vectors of a reduction of several axes, for each width."""
+        extents = [block.extents[v] for v in block.reduce]
+        found = np.ones(len(widths))
+        for width in np.unique(widths):
+            joined = _joined(block, extents, int(width), self.lanes)
+            last = next((extent for extent in reversed(extents) if extent > 1), 1)
+            found[widths == width] = last if joined == 1 else math.prod(extents[-joined:])
+        return found
+
     def _walk(self, block: BlockInfo, columns: Mapping[str, np.ndarray], rows: int, among: Sequence[Use] = ()) -> Walk:
         """Returns the loops of one stage: vectors along a row, of a reduction several rows together, and over rows."""
         ones = np.ones(rows)
         along = [v for v in block.axes[self.rank :] if block.extents[v] > 1]
         together = columns["rows"] if block.is_reduction else ones
         loops, size = [], ones * self._row_size(block)
+        others = along[:-1] if block.is_reduction else []
         if along:
             width = columns["accumulators" if block.is_reduction else "vectors"] * self.lanes
-            loops.append(WalkedLoop(along[-1], np.minimum(width, size), written_out=True))
+            inner = self._in_vectors(block, width) if others else size
+            loops.append(WalkedLoop(along[-1], np.minimum(width, inner), written_out=True))
         row = block.spatial[self.rank - 1] if self.rank else None
         if row is not None:
             loops.append(WalkedLoop(row, ones * together, written_out=True))
-        if along:
-            others = along[:-1] if block.is_reduction else ()
-            loops.append(WalkedLoop(along[-1], ceil_div(size, width) / math.prod(block.extents[v] for v in others)))
+        if along:  # axes that are joined count as the last one, of which there are fewer then
+            steps = ceil_div(inner, width) * (size / inner)
+            loops.append(WalkedLoop(along[-1], steps / math.prod(block.extents[v] for v in others)))
             loops += [WalkedLoop(v, ones * block.extents[v]) for v in reversed(others)]
         if row is not None:
             loops.append(WalkedLoop(row, block.extents[row] / together))

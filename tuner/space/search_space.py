@@ -25,8 +25,9 @@ from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
 from ..canonical_form import bring_into_canonical_form, compute_once, divides_by_sizes, turn_results, write_in_order
 from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
+from ..cost.gpu_model import GpuModel, type_on_matrix_units
 from ..cost.machine_model import MachineModel
-from ..program import BlockInfo, ProgramInfo
+from ..program import BlockInfo, ProgramInfo, Use
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
@@ -267,10 +268,13 @@ class Space:
         variant.left = [*program.left, *(f"block {block.name}: no schedule rule takes it" for block in free)]
         return variant
 
-    def _multiplied(self, block: BlockInfo) -> bool:
-        """Returns whether the target multiplies numbers of 16 bits of ``block`` as they are, without converting them."""
+    def _multiplied(self, block: BlockInfo) -> bool | str:
+        """Returns whether the target multiplies narrow numbers of ``block`` as they are, without converting them.
+
+        A name is that of the type in which it multiplies all of them.
+        """
         if self.target.is_gpu:
-            return True
+            return (isinstance(self.machine, GpuModel) and type_on_matrix_units(block, self.machine)) or True
         machine = self.machine
         roles = dot_roles(block)
         if roles is None or roles.dtype != "bfloat16" or not pays_packing(block, roles):
@@ -333,10 +337,16 @@ class Space:
 
 
 def _changes(sch: Schedule, before: ProgramInfo) -> bool:
-    """Returns whether reductions, or blocks with accesses that are not affine, read other arrays than in ``before``."""
+    """Returns whether reductions, or blocks with accesses that are not affine or backwards, read other arrays than in
+    ``before``."""
     known = {b.name: {use.buffer for use in b.loads} for b in before.blocks}
     changed = [b for b in ProgramInfo(sch.func).blocks if {use.buffer for use in b.loads} != known.get(b.name)]
-    return any(b.is_reduction or not all(use.affine for use in b.loads) for b in changed)
+    return any(b.is_reduction or not all(use.affine and _is_upwards(use) for use in b.loads) for b in changed)
+
+
+def _is_upwards(use: Use) -> bool:
+    """Returns whether no index becomes smaller along an axis."""
+    return all(factor >= 0 for dim in use.dims if dim is not None for factor in dim.values())
 
 
 def _inlined_in_form(
@@ -344,7 +354,7 @@ def _inlined_in_form(
     before: ProgramInfo,
     names: Sequence[str],
     of: Schedule | None,
-    multiplied: Callable[[BlockInfo], bool],
+    multiplied: Callable[[BlockInfo], bool | str],
     turned: list[str] | None,
 ) -> tuple[list[str], Schedule | None]:
     """Inline stages, and bring what that changes into canonical form again; return the names of those that were inlined.
@@ -363,7 +373,7 @@ def _in_form_again(
     sch: Schedule,
     before: ProgramInfo,
     of: Schedule | None,
-    multiplied: Callable[[BlockInfo], bool],
+    multiplied: Callable[[BlockInfo], bool | str],
     turned: list[str] | None,
 ) -> list[str]:
     """Bring what inlining has left into canonical form again; return the names of the copies that are inlined, too."""
