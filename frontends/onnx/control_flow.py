@@ -156,8 +156,10 @@ def _counted_loop(
     wanted: Sequence[bool],
     number_of_rows: Callable[[Value, Any], Any],
 ) -> list[Item | None]:
-    """Returns the results of a loop as long as data say that stacks rows: a first loop finds how often it runs, a second one
-    stacks that many."""
+    """Returns the results of a loop that stacks as many rows as data say.
+
+    A first loop finds how often it runs, a second one stacks that many.
+    """
     trips, condition = inputs[:2]
     if limit is None:
         (name, *_) = [o.name for o, used in zip(body.output[1:], wanted, strict=False) if used][len(tensors) :]

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver import build  # noqa: E402
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
-from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
+from tilewright.frontends.onnx import from_onnx  # noqa: E402
 from tilewright.graph import evaluate, fuse, prepare  # noqa: E402
 from tilewright.graph.value_dependent import ValueDependentGraph  # noqa: E402
 
@@ -381,7 +381,7 @@ def test_rows_of_a_loop_inside_a_loop_are_built_for_their_numbers():
 def test_trip_counts_of_inner_loops_that_data_say(shared):
     """Each iteration of the outer loop has a trip count of its own, out of an input, with or without a condition of data."""
     condition = "d2 = Greater(m, limit)" if shared else "d2 = Identity(d)"
-    text = f'''<ir_version: 8, opset_import: ["" : 17]>
+    text = f"""<ir_version: 8, opset_import: ["" : 17]>
     g (float[3,4] x, int64[3] counts) => (float[3] y) <int64 three={{3}}, bool t={{1}}, float limit={{1}}> {{
       y = Loop (three, t) <body = outer (int64 i, bool c) => (bool c2, float row) {{
          c2 = Identity(c)
@@ -396,7 +396,7 @@ def test_trip_counts_of_inner_loops_that_data_say(shared):
          }}>
          row = ReduceSum<keepdims=0>(r)
       }}>
-    }}'''
+    }}"""
     model = onnx.parser.parse_model(text)
     session, built = runtime.InferenceSession(model.SerializeToString()), build(from_onnx(model))
     x = np.arange(12, dtype=np.float32).reshape(3, 4)

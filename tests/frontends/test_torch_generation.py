@@ -116,9 +116,10 @@ def test_tokens_are_those_of_eager(backend, name, cache):
     want = generated()
     model.forward = torch.compile(model.forward, backend=backend)
     assert torch.equal(generated(), want)
-    assert len(backend.graphs) <= 3 and len(backend.built) == len(backend.graphs)
+    again = name == "T5" and cache == "dynamic"  # from one token on: a library for up to 8 is made again for more
+    assert len(backend.graphs) <= 3 and len(backend.built) == len(backend.graphs) + again
     assert torch.equal(generated(), want)
-    assert len(backend.graphs) <= 3 and len(backend.built) == len(backend.graphs)
+    assert len(backend.graphs) <= 3 and len(backend.built) == len(backend.graphs) + again
 
 
 def test_a_step_that_generate_compiles_is_built_once(backend):
