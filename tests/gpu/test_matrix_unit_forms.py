@@ -1,13 +1,21 @@
 """Products as people write them: for two architectures, each product of 16-bit types is one on matrix units, without a spill."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto, numpy_helper
 
 import tilewright as tw
 from tilewright import te
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.graph import fuse
 from tilewright.tuner import Space
+from tilewright.tuner.cost.axis_roles import product_axes
+from tilewright.tuner.program import ProgramInfo
+
+from ..graph.network_models import resnet, transformer
 
 ops = te.ops
 
@@ -244,3 +252,30 @@ def test_more_batches_than_an_axis_has_blocks():
     module = tw.build(product(16, 16, 16, (70_000,)), "cuda")
     (kernels,) = module.kernels.values()
     assert "wmma.mma.sync" in module.get_source() and [k.grid[1:] for k in kernels] == [(1, 1)]
+
+
+def of_halves(model):
+    """A model of float32 with its inputs, results and weights in float16."""
+    for w in model.graph.initializer:
+        if w.data_type == TensorProto.FLOAT:
+            w.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(w).astype("float16"), w.name))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "products"), [(lambda: transformer(128, 256, 4, 1), 8), (lambda: resnet((64, 128), 1, 64), 5)]
+)
+def test_kernels_of_networks(model, products):
+    """Each kernel of a network of float16 that multiplies matrices of some size does so on matrix units; no kernel spills."""
+    counted = 0
+    for kernel in fuse(tw.from_onnx(of_halves(model()))).kernels:
+        module = tw.build(kernel.func, "cuda -arch=sm_90a")
+        sizes = [roles.sizes(b) for b in ProgramInfo(kernel.func).blocks if (roles := product_axes(b)) is not None]
+        text = module.get_source()
+        if sizes and min(sizes[0][1:]) >= 16 and math.prod(sizes[0]) >= 2**21:
+            assert "wgmma.mma_async" in text or "wmma.mma.sync" in text, kernel.name
+            counted += 1
+        without_spills(module, "sm_90a")
+    assert counted == products
