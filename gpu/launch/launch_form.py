@@ -188,7 +188,7 @@ class _LaunchedKernel:
         return out
 
     def _on_blocks(self, body: Stmt) -> Stmt:
-        """Return the loops over blocks; where there are too many along y or z, one along x runs through all of them."""
+        """Return the loops over blocks: one along x for all of them where y or z has too many."""
         sizes = {tag: self.extents[tag] for tag in BLOCK_TAGS if tag in self.axes}
         numbers = {tag: size.value for tag, size in sizes.items() if isinstance(size, IntImm)}
         *few, many = BLOCK_TAGS
