@@ -27,12 +27,13 @@ The axes of a GPU stand first: blocks, threads and virtual threads, and which th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from ...codegen.machine.target import WARP, WARP_GROUP
 from ...tir.annotations import ALIGN
 from ...tir.arith import Analyzer
-from ...tir.expr import Call, DType, Expr, IntImm, Var, const
+from ...tir.expr import Call, DType, Expr, IntImm, Var, const, floordiv, floormod
 from ...tir.expr.intrinsics.control_and_memory import CHANGES
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, ROW_TILE, is_warp_tile, tile_columns
 from ...tir.stmt import Allocate, AttrStmt, Buffer, BufferStore, Evaluate, For, IfThenElse, PrimFunc, Stmt
@@ -124,6 +125,10 @@ def tile_rank(buffer: Buffer) -> int:
     return 1 if buffer.scope == ROWS_SCOPE else 2
 
 
+MOST_BLOCKS_ACROSS = 65_535
+"""The most blocks along y and along z; along x there are more."""
+_MOST_BLOCKS = 2**31 - 1
+
 SCOPE_ATTR = "gpu.shared_scope"
 """The attribute around the statement at which a block allocates shared memory, with the number of the allocation."""
 
@@ -177,11 +182,32 @@ class _LaunchedKernel:
             self.axes[BLOCK_TAGS[-1]], self.extents[BLOCK_TAGS[-1]] = Var("blockIdx_x", "int32"), const(1)
         for alloc in reversed(self.shared):
             out = Allocate(alloc.buffer, out, alloc.annotations)
-        for tag in reversed(BLOCK_TAGS):
-            out = self._loop(tag, out)
+        out = self._on_blocks(out)
         for alloc in reversed(self.outside):
             out = Allocate(alloc.buffer, out, alloc.annotations)
         return out
+
+    def _on_blocks(self, body: Stmt) -> Stmt:
+        """Return the loops over blocks: one along x for all of them where y or z has too many."""
+        sizes = {tag: self.extents[tag] for tag in BLOCK_TAGS if tag in self.axes}
+        numbers = {tag: size.value for tag, size in sizes.items() if isinstance(size, IntImm)}
+        *few, many = BLOCK_TAGS
+        if len(numbers) < len(sizes) or all(numbers.get(tag, 1) <= MOST_BLOCKS_ACROSS for tag in few):
+            for tag in reversed(BLOCK_TAGS):
+                body = self._loop(tag, body)
+            return body
+        total = math.prod(numbers.values())
+        if total > _MOST_BLOCKS:
+            raise GpuError(f"a kernel of {total} blocks; there are at most {_MOST_BLOCKS}")
+        whole = Var(many.replace(".", "_"), "int32")
+        places: dict[Var, Expr] = {}
+        inner = 1
+        for tag in reversed([tag for tag in BLOCK_TAGS if tag in numbers]):
+            place, var = floormod(floordiv(whole, inner), numbers[tag]), self.axes[tag]
+            places[var] = place if var.dtype == place.dtype else place.astype(var.dtype)
+            inner *= numbers[tag]
+        self.axes[many], self.extents[many] = whole, const(total)
+        return self._loop(many, substitute(body, places))
 
     def _loop(self, tag: str, body: Stmt) -> Stmt:
         var = self.axes.get(tag)

@@ -1,12 +1,21 @@
 """Products as people write them: for two architectures, each product of 16-bit types is one on matrix units, without a spill."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 import pytest
+from onnx import TensorProto, numpy_helper
 
 import tilewright as tw
 from tilewright import te
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
+from tilewright.graph import fuse
+from tilewright.tuner import Space
+from tilewright.tuner.cost.axis_roles import product_axes
+from tilewright.tuner.program import ProgramInfo
+
+from ..graph.network_models import resnet, transformer
 
 ops = te.ops
 
@@ -182,3 +191,91 @@ def test_float8_of_every_kind_is_multiplied():
         with np.errstate(invalid="ignore"):
             wanted = a.astype("float32") @ b.astype("float32")
         np.testing.assert_array_equal(out, wanted)
+
+
+def few_results(dtype="float16"):
+    x, w, b = (
+        te.placeholder((32, 8192), dtype, "x"),
+        te.placeholder((48, 8192), dtype, "w"),
+        te.placeholder((48,), dtype, "b"),
+    )
+    return [x, w, b, ops.relu(ops.dense(x, w, b))]
+
+
+@pytest.mark.parametrize("target", ["gpu-sim", "gpu-sim -arch=sm_90a"])
+def test_few_results_of_many_steps_are_added_up_in_parts(target):
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.integers(-2, 3, shape).astype("float16") for shape in ((32, 8192), (48, 8192), (48,)))
+    module, out = tw.build(few_results(), target), np.zeros((32, 48), "float16")
+    module(x, w, b, out)
+    text = module.get_source("lowered")
+    assert "_rf" in text and "wmma_dot" in text
+    np.testing.assert_array_equal(out, np.maximum(x.astype("float64") @ w.astype("float64").T + b, 0))
+
+
+@pytest.mark.parametrize(("left", "right"), [("uint8", "int8"), ("int8", "uint8")])
+@pytest.mark.parametrize("shape", [(64, 128, 96), (50, 70, 90)])
+def test_bytes_of_both_signs(left, right, shape):
+    """The candidates that multiply int8 alone, and correct the sums, are exact whether or not the model prefers them."""
+    rng, (m, n, k) = np.random.default_rng(0), shape
+    func = te.create_prim_func(mixed(m, n, k, left, right))
+    space = Space(func, "gpu-sim")
+    sketch = next(s for s in space.sketches if s.name.endswith("warps_matmul_signed"))
+    (a, exact_a), (b, exact_b) = numbers(rng, (m, k), left), numbers(rng, (n, k), right)
+    out = np.zeros((m, n), "int32")
+    module = tw.build(space.schedule(sketch, sketch.best_rows(1)[0]), "gpu-sim")
+    module(a, b, out)
+    assert "wmma_dot" in module.get_source("lowered")
+    np.testing.assert_array_equal(out, exact_a @ exact_b.T)
+
+
+def test_bytes_of_both_signs_are_multiplied_as_one():
+    module = tw.build(mixed(512, 512, 512, "uint8", "int8"), "cuda")
+    assert "wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8" in module.get_source()
+
+
+@pytest.mark.parametrize("axis", ["blockIdx.y", "blockIdx.z"])
+def test_more_blocks_than_an_axis_has_run_along_x(axis):
+    a = te.placeholder((65_540, 3), "int32", "a")
+    s = tw.Schedule(te.create_prim_func([a, te.compute((65_540, 3), lambda i, j: a[i, j] + 3 * i + j, name="c")]))
+    i, j = s.get_loops("c")
+    s.bind(i, axis)
+    s.bind(j, "blockIdx.x")
+    module = tw.build(s, "gpu-sim")
+    assert axis not in module.get_source("lowered")
+    x, out = np.zeros((65_540, 3), "int32"), np.zeros((65_540, 3), "int32")
+    module(x, out)
+    np.testing.assert_array_equal(out.reshape(-1), np.arange(3 * 65_540))
+
+
+def test_more_batches_than_an_axis_has_blocks():
+    module = tw.build(product(16, 16, 16, (70_000,)), "cuda")
+    (kernels,) = module.kernels.values()
+    assert "wmma.mma.sync" in module.get_source() and [k.grid[1:] for k in kernels] == [(1, 1)]
+
+
+def of_halves(model):
+    """A model of float32 with its inputs, results and weights in float16."""
+    for w in model.graph.initializer:
+        if w.data_type == TensorProto.FLOAT:
+            w.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(w).astype("float16"), w.name))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "products"), [(lambda: transformer(128, 256, 4, 1), 8), (lambda: resnet((64, 128), 1, 64), 5)]
+)
+def test_kernels_of_networks(model, products):
+    """Each kernel of a network of float16 that multiplies matrices of some size does so on matrix units; no kernel spills."""
+    counted = 0
+    for kernel in fuse(tw.from_onnx(of_halves(model()))).kernels:
+        module = tw.build(kernel.func, "cuda -arch=sm_90a")
+        sizes = [roles.sizes(b) for b in ProgramInfo(kernel.func).blocks if (roles := product_axes(b)) is not None]
+        text = module.get_source()
+        if sizes and min(sizes[0][1:]) >= 16 and math.prod(sizes[0]) >= 2**21:
+            assert "wgmma.mma_async" in text or "wmma.mma.sync" in text, kernel.name
+            counted += 1
+        without_spills(module, "sm_90a")
+    assert counted == products

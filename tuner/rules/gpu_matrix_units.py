@@ -395,11 +395,7 @@ def _for_matrix_units(program: ProgramInfo, block: BlockInfo, free: Sequence[Blo
     product, sums = MatrixProduct.of(found), str(block.stores[0].buffer.dtype)
     known = product.dtype in WORDS and SUMS[WORDS[product.dtype][1]] == sums
     alike = all(load.buffer.dtype == product.dtype for load in operands)
-    return product if known and alike and product.sizes[0] <= _MOST_BATCHES else None
-
-
-_MOST_BATCHES = 65535
-"""How many blocks a grid has at most along z."""
+    return product if known and alike else None
 
 
 def _operands(block: BlockInfo) -> tuple[BufferLoad, BufferLoad] | None:

@@ -29,6 +29,7 @@ from ..cost.gpu_model import GpuModel, type_on_matrix_units
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo, Use
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
+from ..rules.gpu_product_forms import in_parts, of_one_sign
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
 
@@ -115,6 +116,7 @@ class Space:
             self.variants.append(self._group(Variant(plain, "_gathered"), write_in_order(plain, of), apart))
             if turn_results(ordered, of):
                 self.variants.append(self._group(Variant(ordered, "_turned"), write_in_order(ordered, of), apart))
+        self.variants += self._of_other_forms(apart, base)
         self.variants += self._measured_only(alone, apart, base)
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
@@ -232,6 +234,19 @@ class Space:
             if any(len({apart.get(b.name) for b in g.blocks} - {None}) > 1 for g in joined):
                 found.setdefault(tuple([tuple([b.name for b in g.blocks]) for g in joined]), variant)
         return list(found.values())
+
+    def _of_other_forms(self, apart: Sequence[ScheduleRule], base: Schedule) -> list[Variant]:
+        """Returns the function with its products in the other forms that may be faster on a GPU."""
+        if not self.target.is_gpu or not isinstance(self.machine, GpuModel) or self.of is not None:
+            return []
+        found, signed = [], base.copy()
+        if of_one_sign(signed, self.machine):
+            found.append(self._group(Variant(signed, "_signed"), write_in_order(signed), apart))
+        for start, suffix in [(base, "_parts"), *[(v.base, "_signed_parts") for v in found]]:
+            split = start.copy()
+            if in_parts(split, self.machine):
+                found.append(self._group(Variant(split, suffix), write_in_order(split), apart))
+        return [variant for variant in found if len(variant.left) <= len(self.left)]
 
     def _measured_only(
         self, alone: Sequence[ScheduleRule], apart: Sequence[ScheduleRule], base: Schedule
