@@ -268,3 +268,10 @@ def test_functions_are_not_computed_in_the_lanes_of_short_running_sums(steps, st
     scores = te.compute((64, steps), lambda i, j: te.exp(x[i, j]), name="scores")
     space = Space(te.create_prim_func([x, te.ops.cumsum(scores, 1)]), Target("llvm -mcpu=x86-64-v4 -num-cores=1"))
     assert ("scores" not in space.inlined) == stored
+
+
+def test_repeats_are_not_gathered_by_running_sums():
+    x = te.placeholder((64, 64), name="x")
+    repeated = te.compute((64, 192), lambda i, j: te.max(x[i, j // 3], 0.0), name="repeated")
+    space = Space(te.create_prim_func([x, te.ops.cumsum(repeated, 1)]), Target("llvm -mcpu=x86-64-v4 -num-cores=1"))
+    assert space.inlined == []

@@ -360,11 +360,23 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) ->
             return False
         if work > _CHEAP and (repeated or is_one_by_one(consumer)):
             return False
-        if 0 < steps_in_a_row(consumer) and work > (_MUCH if steps_in_a_row(consumer) >= _FULL else _CHEAP):
+        if _waits_in_a_recurrence(block, consumer, work):
             return False
     if len(consumers) > _READERS_OF_HALVES and block.operations and _is_half(block):
         return False
     return len(consumers) == 1 or work <= _CHEAP
+
+
+def _waits_in_a_recurrence(block: BlockInfo, consumer: BlockInfo, work: int) -> bool:
+    """Returns whether a stage takes longer in the vectors of running sums along rows, each of which waits for the one before.
+
+    These are long functions, others in vectors that are partly empty, and what gathers along the row.
+    """
+    if not (steps := steps_in_a_row(consumer)):
+        return False
+    along = block.spatial[-1] if block.spatial else None
+    far = along is not None and any(use.step(along) not in (0, 1, -1) for use in block.loads)
+    return far or work > (_MUCH if steps >= _FULL else _CHEAP)
 
 
 def _is_turned_in_short_rows(consumer: BlockInfo, block: BlockInfo) -> bool:
