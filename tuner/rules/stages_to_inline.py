@@ -368,9 +368,10 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) ->
 
 
 def _waits_in_a_recurrence(block: BlockInfo, consumer: BlockInfo, work: int) -> bool:
-    """Returns whether a stage takes longer in the vectors of running sums along rows, each of which waits for the one before.
+    """Returns whether a stage takes longer in the vectors of running sums along rows.
 
-    These are long functions, others in vectors that are partly empty, and what gathers along the row.
+    These wait for each other. It is so for long functions, for others in vectors that are partly empty, and for what gathers
+    along the row.
     """
     if not (steps := steps_in_a_row(consumer)):
         return False
