@@ -192,14 +192,15 @@ def lay_in_panels(sch: Schedule, copy: Any, panels: Panels, *, whole: bool = Tru
         sch.unroll(step)
         shared = [*around, over, *inner]
     else:
-        outer, near = [*around, over, *inner], []
+        outer, beside = [*around, over, *inner], []
         if panels.column != len(loops) - 1:  # next to what is contiguous in the operand, squares go through registers
-            along = loops[-1]
-            constant = isinstance(sch.get(along).extent, IntImm)
-            rows, row = (None, along) if constant else sch.split(along, [None, _ALONG_AT_ONCE])
-            outer, near = [rows if loop is along else loop for loop in outer], [row]
-            outer = [loop for loop in outer if loop is not None]
-        sch.reorder(*outer, *near, lanes)
+            place = outer.index(loops[-1])
+            if isinstance(sch.get(loops[-1]).extent, IntImm):
+                beside = [outer.pop(place)]
+            else:
+                outer[place], row = sch.split(loops[-1], [None, _ALONG_AT_ONCE])
+                beside = [row]
+        sch.reorder(*outer, *beside, lanes)
         shared = outer[: outer.index(over) + 1]
     sch.vectorize(lanes)
     if panels.shared:
