@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import GE, GT, LE, LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp, conjuncts
 from ...tir.stmt import Buffer
-from ..lane_offsets import NEAR, LaneOffsets, constant_lane_offsets, flat_lanes, known_mask
+from ..lane_offsets import NEAR, LaneOffsets, Products, constant_lane_offsets, flat_lanes, known_mask
 from ..lowered import ALIGNED
 from ..machine.target import Target
 from .function_builder import align_of, llvm_type, memory_type, stored_suffix, sum_text, vector_constant
@@ -334,7 +335,11 @@ def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
         return None
     flat = flat_lanes(e.indices, em.unit.strides(buffer))
     active = [True] * dtype.lanes if e.predicate is None else known_mask(e.predicate)
-    if flat is None or active is None or len(flat[1]) != dtype.lanes or not any(active):
+    if flat is None or len(flat[1]) != dtype.lanes:
+        return None
+    if active is None:
+        return _from_a_masked_span(em, e, *flat)
+    if not any(active):
         return None
     places, offsets = flat
     read = [n for n, is_read in zip(offsets, active, strict=True) if is_read]
@@ -347,6 +352,32 @@ def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
     loaded = em.cached_load(buffer, f"load {memory_type(whole)}, ptr {pointer}, align {align}")
     lanes = [n - first if is_read else span for n, is_read in zip(offsets, active, strict=True)]
     return em.fn.shuffled(memory_type(whole), loaded, "zeroinitializer", lanes)
+
+
+def _from_a_masked_span(em: LlvmScope, e: BufferLoad, places: Products, offsets: Sequence[int]) -> str | None:
+    """Returns the same for a mask that is known when it runs, as at the end of a row: elements between active lanes are read.
+
+    None where lanes do not follow one another in memory, and on machines without masked loads.
+    """
+    dtype, buffer = e.dtype, e.buffer
+    first, span = offsets[0], offsets[-1] - offsets[0] + 1
+    if [*offsets] != sorted(offsets) or not 1 < span <= 2 * em.target.vector_lanes(dtype):
+        return None
+    if not _has_masked_loads(em.target, dtype):
+        return None
+    count = 1 << (span - 1).bit_length()
+    before = [bisect_right(offsets, first + n) - 1 for n in range(count)]
+    after = [bisect_left(offsets, first + n) for n in range(count)]
+    inside = _between_active_lanes(em, e, [int(n < span) for n in range(count)], before, after)
+    if inside is None:
+        return None
+    start = em.total(((buffer.elem_offset, IntImm(1)), *places)).plus(Linear(first))
+    whole, memory = dtype.element.with_lanes(count), memory_type(dtype)
+    loaded = _masked_load(em, buffer, start, whole, inside)
+    found = em.fn.shuffled(memory_type(whole), loaded, "poison", [n - first for n in offsets])
+    return em.fn.pure(
+        f"select <{dtype.lanes} x i1> {em.value(e.predicate)}, {memory} {found}, {memory} zeroinitializer"
+    )  # type: ignore[arg-type]
 
 
 def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:
@@ -407,7 +438,9 @@ def _picked_active(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) 
     for done in range(0, dtype.lanes, lanes):
         found = ""
         for start in range(0, distance * lanes, lanes):
-            inside = _between_active_lanes(em, e, [done * distance + start + n for n in range(lanes)], distance)
+            at = [done * distance + start + n for n in range(lanes)]
+            known = [int(p <= distance * (dtype.lanes - 1)) for p in at]
+            inside = _between_active_lanes(em, e, known, [p // distance for p in at], [-(-p // distance) for p in at])
             if inside is None:
                 return None
             vector = active_lanes(em, e.buffer, offset.plus(Linear(done * distance + start)), part, inside)
@@ -418,20 +451,23 @@ def _picked_active(em: LlvmScope, e: BufferLoad, offset: Linear, distance: int) 
     return whole
 
 
-def _between_active_lanes(em: LlvmScope, e: BufferLoad, places: Sequence[int], distance: int) -> str | None:
-    """Returns which ``places``, in elements from lane 0 on, lie between the first and the last active lane.
+def _between_active_lanes(
+    em: LlvmScope, e: BufferLoad, known: Sequence[int], before: Sequence[int], after: Sequence[int]
+) -> str | None:
+    """Returns which elements lie between the first and the last active lane.
 
-    None where the active lanes may have others between them.
+    ``known``: 0 for elements behind the last lane; ``before`` and ``after`` are the lanes at each element, or those
+    beside it. None where the active lanes may have others between them.
     """
-    end, type_ = distance * (e.dtype.lanes - 1), f"<{len(places)} x i1>"
-    mask = vector_constant([int(p <= end) for p in places], "i1")
+    type_ = f"<{len(known)} x i1>"
+    mask = vector_constant([*known], "i1")
     for test in conjuncts(e.predicate):  # type: ignore[arg-type]
         if isinstance(test, Broadcast):
-            held: str | None = em.splat(em.value(test.value), "bool", len(places))
+            held: str | None = em.splat(em.value(test.value), "bool", len(known))
         elif isinstance(test, (LT, LE, GT, GE)) and isinstance(test.a, Ramp) and isinstance(test.a.stride, IntImm):
             # an end lies before the next lane where lower lanes hold, else behind the lane before
             lower = isinstance(test, (LT, LE)) == (test.a.stride.value >= 0)
-            held = mask_of_lanes(em, test, [-(-p // distance) if lower else p // distance for p in places])
+            held = mask_of_lanes(em, test, after if lower else before)
         else:
             return None
         if held is None:

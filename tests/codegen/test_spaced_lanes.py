@@ -105,6 +105,35 @@ def main(a: T.handle, b: T.handle):
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("repeats", [2, 3, 4, 5])
+def test_repeats_at_the_end_of_a_symbolic_row_are_picked_out_of_a_vector(repeats, target):
+    """A vector goes through whole places, and how many are left is known at the call."""
+    wide = 16 // repeats * repeats
+    func = parse(f"""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (3, (n + {repeats - 1}) // {repeats}))
+    B = T.match_buffer(b, (3, n))
+    for i, k in T.grid(3, (n + {wide - 1}) // {wide}):
+        for j in T.vectorized({wide}):
+            with T.block("B"):
+                vi = T.axis.spatial(3, i)
+                vj = T.axis.spatial(n, k * {wide} + j)
+                T.where(k * {wide} + j < n)
+                B[vi, vj] = A[vi, vj // {repeats}]
+""")
+    assert "masked.gather" not in emit(lower(func, TARGETS[target]))
+    if TARGETS[target].missing_here():
+        return
+    run = compile(func, TARGETS[target])
+    for n in (1, 2, 3, 7, 8, 14, 15, 16, 17, 33, 64, 65):
+        a, b = np.arange(3 * -(-n // repeats), dtype="float32").reshape(3, -1), np.zeros((3, n), "float32")
+        run(a, b)
+        np.testing.assert_array_equal(b, a.repeat(repeats, 1)[:, :n], err_msg=str(n))
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize(("distance", "before", "width"), [(2, 1, 31), (2, 3, 56), (3, 2, 41), (4, 5, 70), (2, 17, 20)])
 def test_lanes_between_two_ends_are_picked_out_of_vectors_too(distance, before, width, target):
     """The padding before and behind a row leaves out lanes at both ends."""
