@@ -123,7 +123,8 @@ def main(a: T.handle, b: T.handle):
                 T.where(k * {wide} + j < n)
                 B[vi, vj] = A[vi, vj // {repeats}]
 """)
-    assert "masked.gather" not in emit(lower(func, TARGETS[target]))
+    one = target == "x86-64-v4" or repeats in (2, 4)  # else the second vector of the last 15 begins within a place
+    assert ("masked.gather" not in emit(lower(func, TARGETS[target]))) == one
     if TARGETS[target].missing_here():
         return
     run = compile(func, TARGETS[target])
