@@ -30,6 +30,7 @@ from ..tir.expr import (
     Var,
     floordiv,
     floormod,
+    is_const_int,
     reads_memory,
 )
 from ..tir.expr.op import holds_all
@@ -444,6 +445,54 @@ def turn_results(sch: Schedule, of: Schedule | None = None) -> bool:
         except ScheduleError:
             sch.restore(before)
     return found and _applies_to(sch, of)
+
+
+def join_short_rows(sch: Schedule, lanes: int, of: Schedule | None = None) -> bool:
+    """Let reductions whose last axis is short compute it and the one before as one axis.
+
+    All that they access has to be in line along both. Windows over images of three channels in their last dimension are such: neighbours along (column, channel) are neighbours in
+    memory. The results are written to a copy in which the two are one dimension, which a tile then brings to its place. ``lanes``: those of
+    a vector; ``of``: the function of symbolic sizes whose example this is. Returns whether there are such reductions.
+    """
+    found = False
+    for block in ProgramInfo(sch.func).blocks:
+        if not block.is_reduction or block.keeps_order or block.obstacle is not None or not block.writes_in_order:
+            continue
+        if len(block.spatial) < 2 or block.axes != (*block.spatial, *block.reduce):
+            continue
+        *outer, row, last = block.spatial
+        if not 1 < block.extents[last] < min(lanes, block.extents[row] * block.extents[last]):
+            continue
+        if not all(_is_in_line(block, use, row, last) for use in (*block.loads, *block.stores)):
+            continue
+        before = sch.copy()
+        try:
+            size = block.extents[last]
+            copy = sch.cache_write(block.name, 0, "global")
+            index = [Var(f"i{n}", "int64") for n in range(len(block.spatial))]
+            joined = IndexMap(index, (*index[:-2], index[-2] * size + index[-1]))
+            sch.transform_layout(block.name, ("write", 0), joined)
+            sch.transform_block_layout(copy, joined)
+            sch.transform_block_layout(block.name, IndexMap(block.axes, (*outer, row * size + last, *block.reduce)))
+            found = True
+        except ScheduleError:
+            sch.restore(before)
+    return found and _applies_to(sch, of)
+
+
+def _is_in_line(block: BlockInfo, use: Use, row: Var, last: Var) -> bool:
+    """Returns whether elements are in line along two axes, or the same for all of them."""
+    if not use.affine:
+        return False
+    places = [n for n, dim in enumerate(use.dims) if dim and (dim.get(row) or dim.get(last))]
+    if not places:
+        return True
+    if len(places) != 2 or places[1] != places[0] + 1 or use.joined:
+        return False
+    (first, inner), size = (use.dims[places[0]], use.dims[places[1]]), use.buffer.shape[places[1]]
+    assert first is not None and inner is not None
+    whole = dict(inner) == {last: 1} and not use.offsets[places[1]] and is_const_int(size, block.extents[last])
+    return whole and first.get(row) == 1 and not first.get(last)
 
 
 def _axis_along_inputs(block: BlockInfo, near: Var) -> Var | None:

@@ -57,7 +57,8 @@ def _axis(e: Expr) -> Linear | None:
 class Use:
     """A load or a store with the coefficients of its indices. For each dimension of its buffer they are those of the
     block's axes (None: not affine) and the constant in ``offsets``. ``unknown`` are the variables in each index that is not affine;
-    ``looked_up`` says which indices are read from memory.
+    ``looked_up`` says which indices are read from memory. Those ``x // s + c`` and ``x % s`` of a dimension of ``s`` elements count as
+    ``c`` and ``x``, as elements are in line along x; ``joined`` has the numbers of the first of two such dimensions.
     """
 
     buffer: Buffer
@@ -65,6 +66,7 @@ class Use:
     offsets: tuple[int, ...] = ()
     unknown: tuple[frozenset[Var], ...] = ()
     looked_up: tuple[bool, ...] = ()
+    joined: frozenset[int] = frozenset()
 
     @property
     def affine(self) -> bool:
@@ -85,27 +87,41 @@ class Use:
         single = [
             next(iter(dim)) for dim in self.dims if dim is not None and len(dim) == 1 and set(dim.values()) == {1}
         ]
-        return len(single) == len(self.dims) == len(set(single))
+        return len(single) == len(self.dims) == len(set(single)) and not self.joined
+
+    @cached_property
+    def lines(self) -> tuple[tuple[Mapping[Var, int] | None, int | None], ...]:
+        """The terms and the size of each dimension, where joined ones are one."""
+        out: list[tuple[Mapping[Var, int] | None, int | None]] = []
+        for n, (dim, extent) in enumerate(zip(self.dims, self.buffer.shape, strict=True)):
+            size = getattr(extent, "value", None)
+            if n - 1 in self.joined:
+                outer, rows = out.pop()
+                known = dim is not None and outer is not None and size is not None
+                dim = {**{v: k * size for v, k in outer.items()}, **dim} if known else None
+                size = None if size is None or rows is None else size * rows
+            out.append((dim, size))
+        return tuple(out)
 
     def is_at(self, axes: Sequence[Var], extents: Mapping[Var, int]) -> bool:
         """Returns whether the indices are exactly ``axes``, in order; a 0 stands for an axis of one value as well."""
-        if len(self.dims) != len(axes) or any(self.offsets):
+        if len(self.lines) != len(axes) or any(self.offsets):
             return False
         return all(
             dim is not None and (dict(dim) == {axis: 1} or (not dim and extents[axis] == 1))
-            for dim, axis in zip(self.dims, axes, strict=True)
+            for (dim, _), axis in zip(self.lines, axes, strict=True)
         )
 
     def fills(self, axes: Sequence[Var], extents: Mapping[Var, int]) -> bool:
         """Returns whether the indices go through the whole buffer in the order of ``axes``. Each index is one of them, or
         a sum over neighbouring ones that are its digits."""
         left = [axis for axis in reversed(axes) if extents[axis] > 1]
-        for dim, size in zip(reversed(self.dims), reversed(self.buffer.shape), strict=True):
+        for dim, size in reversed(self.lines):
             step, terms = 1, {axis: k for axis, k in (dim or {}).items() if k and extents.get(axis, 0) != 1}
             while left and terms.get(left[0]) == step:
                 step *= extents[left[0]]
                 del terms[left.pop(0)]
-            if dim is None or terms or getattr(size, "value", None) != step:
+            if dim is None or terms or size != step:
                 return False
         return not left and not any(self.offsets)
 
@@ -243,14 +259,20 @@ class BlockInfo:
     @cached_property
     def stores(self) -> tuple[Use, ...]:
         """Returns the stores of the body."""
-        return tuple([_use(a) for a in accesses(self.block.body) if a.is_store])
+        return tuple([_use(a, in_line=True) for a in accesses(self.block.body) if a.is_store])
 
     @cached_property
     def loads(self) -> tuple[Use, ...]:
         """Returns the loads of the body without the accumulator of a reduction; equal reads of a buffer count once."""
         own = {use.buffer for use in self.stores} if self.is_reduction else set()
         found = [a for a in accesses(self.block.body) if not a.is_store and a.buffer not in own]
-        return tuple({(a.buffer, *map(expression_key, a.indices)): _use(a) for a in found}.values())
+        in_line = self.is_reduction
+        return tuple({(a.buffer, *map(expression_key, a.indices)): _use(a, in_line) for a in found}.values())
+
+    @cached_property
+    def is_joined(self) -> bool:
+        """Returns whether one axis goes through two dimensions of what the block reads or writes."""
+        return any(use.joined for use in (*self.loads, *self.stores))
 
     @cached_property
     def operations(self) -> int:
@@ -335,14 +357,42 @@ class BlockInfo:
         return self.writes_in_order or (not self.is_reduction and self.stores[0].fills(self.spatial, self.extents))
 
 
-def _use(access: Access) -> Use:
-    found = [affine(i) for i in access.indices]
+def _use(access: Access, in_line: bool) -> Use:
+    """Returns an access in numbers; ``in_line``: dimensions that one axis goes through are joined."""
+    found, joined = [affine(i) for i in access.indices], set[int]()
+    for n in range(len(found) - 1) if in_line else ():
+        both = None
+        if found[n] is None and found[n + 1] is None:
+            both = _in_line(access.indices[n], access.indices[n + 1], access.buffer.shape[n + 1])
+        if both is not None:
+            found[n], found[n + 1] = both
+            joined.add(n)
     dims = tuple([None if f is None else f.terms for f in found])
     unknown = tuple(
         [frozenset(vars_in(i)) if f is None else frozenset() for i, f in zip(access.indices, found, strict=True)]
     )
     looked_up = tuple([f is None and reads_memory(i) for i, f in zip(access.indices, found, strict=True)])
-    return Use(access.buffer, dims, tuple([0 if f is None else f.const for f in found]), unknown, looked_up)
+    offsets = tuple([0 if f is None else f.const for f in found])
+    return Use(access.buffer, dims, offsets, unknown, looked_up, frozenset(joined))
+
+
+def _in_line(outer: Expr, inner: Expr, size: Expr) -> tuple[Linear, Linear] | None:
+    """Returns ``c`` and ``x`` of the indices ``x // s + c`` and ``x % s`` into a dimension of ``s`` elements."""
+    if not (isinstance(inner, FloorMod) and isinstance(inner.a, Var) and isinstance(size, IntImm)):
+        return None
+    axis, row = inner.a, Var("row", inner.dtype)
+    if not is_const_int(inner.b, size.value):
+        return None
+
+    def term(e: Expr) -> Linear | None:
+        if isinstance(e, FloorDiv) and e.a is axis and is_const_int(e.b, size.value):
+            return Linear(0, {row: 1})
+        return None if e is axis else _axis(e)
+
+    rest = collect(outer, term)
+    if rest is None or rest.terms.get(row) != 1:
+        return None
+    return Linear(rest.const, {v: k for v, k in rest.terms.items() if v is not row}), Linear(0, {axis: 1})
 
 
 class _Numbers:

@@ -355,9 +355,9 @@ def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
 
 
 def _from_a_masked_span(em: LlvmScope, e: BufferLoad, places: Products, offsets: Sequence[int]) -> str | None:
-    """Returns the same for a mask that is known when it runs, as at the end of a row: elements between active lanes are read.
+    """Returns the same for a mask that is known when it runs, as at the end of a row.
 
-    None where lanes do not follow one another in memory, and on machines without masked loads.
+    Elements between active lanes are read. None where lanes do not follow one another in memory, and on machines without masked loads.
     """
     dtype, buffer = e.dtype, e.buffer
     first, span = offsets[0], offsets[-1] - offsets[0] + 1

@@ -664,3 +664,62 @@ def test_what_is_read_most_lies_along_the_vectors(name):
     out = np.full([int(e) for e in tensors[-1].shape], np.nan, "float32")
     tw.build(space.schedule(turned[0], [int(x) for x in space.best_rows(turned[0], 1)[0]]))(a, b, out)
     np.testing.assert_array_equal(out, numpy_sum(a, b))
+
+
+def windows(rows, columns, channels, *, padded=False, followed=False):
+    """Sums of weighted windows of 3 by 3 over images of few channels, which are the last dimension."""
+    around = 0 if padded else 2
+    x, w = te.placeholder((rows + around, columns + around, channels), name="x"), te.placeholder((3, 3), name="w")
+    a, b = te.reduce_axis((0, 3), name="a"), te.reduce_axis((0, 3), name="b")
+
+    def pixel(i, j, c):
+        if not padded:
+            return x[i + a, j + b, c]
+        inside = te.all(i + a >= 1, i + a <= rows, j + b >= 1, j + b <= columns)
+        return te.if_then_else(inside, x[i + a - 1, j + b - 1, c], 0.0)
+
+    y = te.compute((rows, columns, channels), lambda i, j, c: te.sum(pixel(i, j, c) * w[a, b], axis=[a, b]), name="y")
+    return [x, w, te.ops.relu(y) if followed else y]
+
+
+def summed(x, w, *, padded=False, followed=False):
+    wide = np.pad(x, ((1, 1), (1, 1), (0, 0))) if padded else x
+    rows, columns = wide.shape[0] - 2, wide.shape[1] - 2
+    y = sum(wide[i : i + rows, j : j + columns] * w[i, j] for i in range(3) for j in range(3))
+    return np.maximum(y, 0) if followed else y
+
+
+@pytest.mark.parametrize("channels", [2, 3, 5, 7])
+@pytest.mark.parametrize("more", [{}, {"padded": True}, {"followed": True}])
+def test_windows_over_images_of_few_channels_take_whole_vectors(channels, more):
+    """Neighbours along (column, channel) are neighbours in memory, also in a window."""
+    space = Space(te.create_prim_func(windows(12, 37, channels, **more)), WIDE)
+    joined = [s for s in space.sketches if s.name.endswith("_joined")]
+    assert any(s.name.startswith("tile_y_v1") for s in joined)
+    rng = np.random.default_rng(0)
+    around = 0 if more.get("padded") else 2
+    x = rng.integers(-4, 5, (12 + around, 37 + around, channels)).astype("float32")
+    w = rng.integers(-4, 5, (3, 3)).astype("float32")
+    made = space.schedule(joined[0], [int(v) for v in space.best_rows(joined[0], 1)[0]])
+    np.testing.assert_array_equal(values_of(made.func, x, w, out=(12, 37, channels)), summed(x, w, **more))
+
+
+@pytest.mark.parametrize("more", [{}, {"padded": True}, {"followed": True}])
+def test_windows_over_images_of_symbolic_sizes_and_few_channels(more):
+    n, m = te.size_var("n"), te.size_var("m")
+    module = tw.build(windows(n, m, 3, **more), "native -num-cores=1")
+    rng = np.random.default_rng(0)
+    around = 0 if more.get("padded") else 2
+    for rows, columns in ((1, 1), (2, 5), (7, 16), (9, 33), (5, 64), (3, 101)):
+        x = rng.integers(-4, 5, (rows + around, columns + around, 3)).astype("float32")
+        w = rng.integers(-4, 5, (3, 3)).astype("float32")
+        out = np.full((rows, columns, 3), np.nan, "float32")
+        module(x, w, out)
+        np.testing.assert_array_equal(out, summed(x, w, **more))
+
+
+def test_steps_of_two_pixels_are_no_line():
+    x = te.placeholder((20, 40, 3), name="x")
+    a, b = te.reduce_axis((0, 2), name="a"), te.reduce_axis((0, 2), name="b")
+    out = te.compute((10, 20, 3), lambda i, j, c: te.max(x[2 * i + a, 2 * j + b, c], axis=[a, b]), name="y")
+    assert not any(s.name.endswith("_joined") for s in Space(te.create_prim_func([x, out]), WIDE).sketches)

@@ -184,6 +184,8 @@ def product_axes(block: BlockInfo) -> ProductRoles | None:
     """Returns the roles of the axes of a product, or None for other blocks. Rows and columns are those that one operand has and the other one has not."""
     if not block.is_reduction or block.block.init is None or len(block.stores) != 1 or len(block.loads) != 2:
         return None
+    if block.is_joined:
+        return None
     if not all(use.affine for use in block.loads) or block.axes != (*block.spatial, *block.reduce):
         return None
     uses = tuple(block.loads)
@@ -217,6 +219,8 @@ def element_epilogue(program: ProgramInfo, block: BlockInfo, free: Sequence[Bloc
 def dot_roles(block: BlockInfo) -> Dot | None:
     """Returns the roles of the axes and loads in a product of int8 or bfloat16; None for other blocks."""
     if not block.reduce or not block.spatial or not block.writes_in_order or block.block.init is None:
+        return None
+    if block.is_joined:
         return None
     operands = dot_factors(block.block.body)
     if operands is None:
@@ -490,7 +494,7 @@ def row_group(program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo])
 
     Only the last one may be read by others, or be a result. None when ``block`` is not such a reduction.
     """
-    if not block.is_reduction or block.block.init is None or not _in_order(block):
+    if not block.is_reduction or block.block.init is None or block.is_joined or not _in_order(block):
         return None
     members = _grow(program, block, free)
     while members:

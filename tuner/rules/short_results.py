@@ -100,7 +100,7 @@ def short_results(block: BlockInfo, lanes: int) -> ShortResults | None:
     Other inputs are the same in all steps, or along the run.
     """
     near = block.spatial[-1] if block.spatial else None
-    if near is None or not block.reduce or block.axes != (*block.spatial, *block.reduce):
+    if near is None or not block.reduce or block.axes != (*block.spatial, *block.reduce) or block.is_joined:
         return None
     size = block.extents[near]
     if not 1 < size < 2 * lanes or size % lanes == 0 or block.stores[0].stride(near) != 1:

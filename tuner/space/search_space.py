@@ -23,7 +23,14 @@ from ...schedule import Schedule, ScheduleError, TraceError
 from ...schedule.trace import apply_instruction
 from ...tir.expr.deep_recursion import with_room
 from ...tir.stmt import PrimFunc
-from ..canonical_form import bring_into_canonical_form, compute_once, divides_by_sizes, turn_results, write_in_order
+from ..canonical_form import (
+    bring_into_canonical_form,
+    compute_once,
+    divides_by_sizes,
+    join_short_rows,
+    turn_results,
+    write_in_order,
+)
 from ..cost.axis_roles import dot_form, dot_roles, pays_packing, tile_product
 from ..cost.gpu_model import GpuModel, type_on_matrix_units
 from ..cost.machine_model import MachineModel
@@ -117,6 +124,9 @@ class Space:
             if turn_results(ordered, of):
                 self.variants.append(self._group(Variant(ordered, "_turned"), write_in_order(ordered, of), apart))
         self.variants += self._of_other_forms(apart, base)
+        rows = base.copy()
+        if not whole and not target.is_gpu and join_short_rows(rows, self.machine.lanes(4), of):
+            self.variants.append(self._group(Variant(rows, "_joined"), ProgramInfo(rows.func), apart))
         self.variants += self._measured_only(alone, apart, base)
         masked = base.copy()
         if not whole and _inline(masked, paddings_to_inline(self.program)):
