@@ -160,19 +160,11 @@ def _keeps_sums(body: Stmt, rows: _TileRows) -> bool:
     if rows.tall > _MOST_VECTORS or any(type(n) is Allocate for n in all_nodes(body)):
         return False
     stored = {n.buffer for n in all_nodes(body) if type(n) is BufferStore}
-    dims = {
-        (n.buffer, *[d for d, i in enumerate(n.indices) if vars_in(i) & (rows.loops | rows.lanes)])
-        for n in all_nodes(body)
-        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in stored
-    }
-    places = [
-        n.indices[d]
-        for n in all_nodes(body)
-        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in stored
-        for d, i in enumerate(n.indices)
-        if vars_in(i) & (rows.loops | rows.lanes)
-    ]
-    return len(dims) == len(stored) and all(len(d) == 2 for d in dims) and all(_is_own_row(i, rows) for i in places)
+    accesses = [n for n in all_nodes(body) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer in stored]
+    named = rows.loops | rows.lanes
+    places = [(n.buffer, d, i) for n in accesses for d, i in enumerate(n.indices) if vars_in(i) & named]
+    one_each = len(places) == len(accesses) and len({(buffer, d) for buffer, d, _ in places}) == len(stored)
+    return one_each and all(_is_own_row(i, rows) for _, _, i in places)
 
 
 def _sums_by_vectors(
