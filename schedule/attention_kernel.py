@@ -15,7 +15,7 @@ the tile before. K and V have two versions in shared memory, copied a step ahead
 Where tiles are longer than the queries, the keys or the features, shared memory holds zeros, the scores of keys beyond the end are -inf, and
 the result goes through shared memory, from which threads store what there is of it. Scores with a mask, or another function of each score,
 come from ``S + G``: who makes the kernel puts the function in its place. Then a row may have seen no key yet, and counts its
-largest score, -inf, as 0.
+largest score, -inf, as 0; so it may where a window of keys begins after the first key. Tiles that no query of a block sees are left out.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from ..tir.expr.intrinsics.matrix_operations import GROUP_ROWS, GROUP_STEPS, PANEL
 from ..tir.parser import parse
@@ -38,7 +40,7 @@ PIECE = 8
 class AttentionShape:
     """What a kernel computes. ``lead``: the sizes of batch and heads; ``depth``: the features of queries and keys, ``width``: of values;
     ``scale``: of scores.
-    ``causal``: whether query i sees the keys up to ``i + keys - queries`` alone. ``scored``: whether scores are another function of
+    ``since`` and ``until``: query i sees the keys from ``i + since`` to ``i + until`` alone, None for all on that side. ``scored``: whether scores are another function of
     the products, and of the query and the key, than products times ``scale``; ``safe``: whether a row that sees nothing is 0.
     ``apart``: whether neighbouring rows of the result lie elsewhere than behind each other."""
 
@@ -49,10 +51,29 @@ class AttentionShape:
     width: int
     dtype: str
     scale: float
-    causal: bool = False
+    since: int | None = None
+    until: int | None = None
     scored: bool = False
     safe: bool = False
     apart: bool = False
+
+    @property
+    def ranged(self) -> bool:
+        """Whether which keys a query sees depends on its place."""
+        return self.since is not None or self.until is not None
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of a query and a key that it sees a head has."""
+        query = np.arange(self.queries)
+        first = np.maximum(query + self.since, 0) if self.since is not None else 0
+        last = np.minimum(query + self.until, self.keys - 1) if self.until is not None else self.keys - 1
+        return int((np.maximum(last - first + 1, 0) + 0 * query).sum())
+
+    @property
+    def hollow(self) -> bool:
+        """Whether a query may have seen no key yet after a tile."""
+        return self.scored or self.since is not None or (self.until is not None and self.until < 0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +85,7 @@ class AttentionTiles:
 
 
 def unfit(shape: AttentionShape, tiles: AttentionTiles) -> str:
-    """Return why the tiles do not fit the shape, or an empty text. The scale is positive, and each query sees a key where it is causal."""
+    """Return why the tiles do not fit the shape, or an empty text. The scale is positive."""
     if shape.dtype not in ("float16", "bfloat16"):
         return f"the operands are {shape.dtype}, not float16 or bfloat16"
     if not 1 <= tiles.groups <= 8 or tiles.keys not in (64, 128, 192, 256):
@@ -76,6 +97,17 @@ def unfit(shape: AttentionShape, tiles: AttentionTiles) -> str:
     return ""
 
 
+def tiles_of_keys(shape: AttentionShape, tiles: AttentionTiles) -> int:
+    """Return how many tiles of keys all blocks of one head go through together."""
+    tall, most = GROUP_ROWS * tiles.groups, -(-shape.keys // tiles.keys)
+    top = np.arange(0, shape.queries, tall)
+    first = np.zeros_like(top) if shape.since is None else np.clip((top + shape.since) // tiles.keys, 0, most - 1)
+    if shape.until is None:
+        return int((most - first).sum())
+    end = np.minimum((top + tall - 1 + shape.until) // tiles.keys + 1, most)
+    return int(np.maximum(end - first, 1).sum())
+
+
 def attention_kernel(shape: AttentionShape, tiles: AttentionTiles) -> PrimFunc:
     """Return the kernel as a function of Q, K, V and the result R. Where it is ``scored``, it takes G as well. Accesses are at batch and
     heads, row and feature; G is read at batch and heads, queries and keys."""
@@ -83,17 +115,17 @@ def attention_kernel(shape: AttentionShape, tiles: AttentionTiles) -> PrimFunc:
 
 
 class _Text:
-    """The text of one kernel, line by line. ``steps``: the tiles of keys that the queries of a block see."""
+    """The text of one kernel, line by line. The queries of a block see ``steps`` tiles of keys, from tile ``first`` on."""
 
     def __init__(self, shape: AttentionShape, tiles: AttentionTiles) -> None:
         self.shape, self.tiles = shape, tiles
         self.lines: list[str] = []
         self.tall = GROUP_ROWS * tiles.groups
-        self.later = shape.keys - shape.queries
         self.factor = math.log2(math.e) * (1.0 if shape.scored else shape.scale)
         self.depth, self.width = (-(-n // PANEL) * PANEL for n in (shape.depth, shape.width))
         self.scores, self.sums = GROUP_ROWS * tiles.keys, GROUP_ROWS * self.width
         self.ended = shape.keys % tiles.keys > 0
+        self.bounded = self.ended and (shape.until is None or shape.until > shape.keys - shape.queries)
         self.through = shape.apart or shape.queries % self.tall > 0 or self.width > shape.width
         heads: int = math.prod(shape.lead)
         digits: list[str] = []
@@ -102,11 +134,20 @@ class _Text:
         self.lead = "".join(reversed(digits))
         self.heads = heads
         self.most = -(-shape.keys // tiles.keys)
-        self.steps = str(self.most)
-        if shape.causal:
-            self.steps = f"((b * {self.tall} + {self.tall - 1 + self.later}) // {tiles.keys} + 1)"
-            if shape.queries % self.tall:
-                self.steps = f"T.min({self.steps}, {self.most})"
+        self.top = f"b * {self.tall}"
+        self.first, end = "0", str(self.most)
+        last = (-(-shape.queries // self.tall) - 1) * self.tall
+        if shape.since is not None:
+            self.first = f"T.max(({self.top} + {shape.since}) // {tiles.keys}, 0)"
+            if last + shape.since >= self.most * tiles.keys:
+                self.first = f"T.min({self.first}, {self.most - 1})"
+        if shape.until is not None:
+            end = f"(({self.top} + {self.tall - 1 + shape.until}) // {tiles.keys} + 1)"
+            if last + self.tall - 1 + shape.until >= self.most * tiles.keys:
+                end = f"T.min({end}, {self.most})"
+            if shape.hollow:
+                end = f"T.max({end}, {self.first} + 1)"
+        self.steps = f"({end} - {self.first})" if shape.since is not None else end
 
     def put(self, depth: int, *lines: str) -> None:
         """Write lines at a depth of indentation."""
@@ -141,7 +182,7 @@ class _Text:
             self._buffer(5, name, (GROUP_ROWS, tiles.keys), "float32", "wgmma.accumulator")
         self._buffer(5, "P", (GROUP_ROWS, tiles.keys), dtype, "wgmma.accumulator")
         self._buffer(5, "O", (GROUP_ROWS, self.width), "float32", "wgmma.accumulator")
-        for name in ("m", "n", "l", "a", *(["e"] if shape.scored else [])):
+        for name in ("m", "n", "l", "a", *(["e"] if shape.hollow else [])):
             self._buffer(5, name, (GROUP_ROWS,), "float32", "wgmma.rows")
         self.body(5)
         return "\n".join(self.lines)
@@ -153,30 +194,22 @@ class _Text:
         """Write what a thread does."""
         shape, tiles = self.shape, self.tiles
         self.copy(d, "Q", "", self.tall, f"b * {self.tall}")
-        self.copy(d, "K", "0, ", tiles.keys, "0")
+        self.copy(d, "K", "0, ", tiles.keys, self.place("0"))
         self.arrived(d, committed=False)
         if self.most > 1:
             self.put(d, f"if 1 < {self.steps}:")
-            self.copy(d + 1, "K", "1, ", tiles.keys, str(tiles.keys))
-        self.copy(d, "V", "0, ", tiles.keys, "0")
+            self.copy(d + 1, "K", "1, ", tiles.keys, self.place("1"))
+        self.copy(d, "V", "0, ", tiles.keys, self.place("0"))
         self.put(d, _COMMIT)
         self.score(d, "0")
         self.put(d, f"S.vstore([0, 0], T.wgmma_wait({self.tile('S')}, 0))")
-        self.weigh(d, "0", first=True, masked=shape.causal or self.most == 1)
+        self.weigh(d, "0", first=True, masked=shape.ranged or self.most == 1)
         self.narrow(d)
         self.put(d, f"O.vstore([0, 0], T.Broadcast(T.float32(0), {self.sums}))")
-        if shape.causal:  # only the last tiles have keys that some query of the block does not see
-            whole = f"T.max((b * {self.tall} + {self.later + 1}) // {tiles.keys} - 1, 0)"
-            self.put(d, f"for t in range({whole}):")
-            self.step(d + 1, "t", masked=False)
-            self.put(d, f"for u in range({self.steps} - 1 - {whole}):")
-            self.step(d + 1, f"(u + {whole})", masked=True)
-        else:
-            last = self.ended and self.most > 1
-            self.put(d, f"for t in range({self.most - 1 - last}):")
-            self.step(d + 1, "t", masked=False)
-            if last:
-                self.step(d, str(self.most - 2), masked=True)
+        for var, (begin, end, masked) in zip("tuw", self.spans(), strict=False):
+            if begin != end:
+                self.put(d, f"for {var} in range({end} - {begin}):")
+                self.step(d + 1, var if begin == "0" else f"({var} + {begin})", masked)
         self.arrived(d)
         self.put(d, f"O.vstore([0, 0], T.wgmma_fence({self.tile('O')}))")
         self.add_values(d, f"({self.steps} - 1) % 2")
@@ -188,6 +221,31 @@ class _Text:
         self.put(d, f"T.evaluate(T.wgmma_store(T.address_of({place}), {self.width}, {value}))")
         if self.through:
             self.store(d)
+
+    def spans(self) -> list[tuple[str, str, bool]]:
+        """Return the steps from one to another one, and whether their tiles have keys that some query of the block does not see."""
+        shape, keys = self.shape, self.tiles.keys
+        last = f"({self.steps} - 1)" if shape.ranged else str(self.most - 1)
+        whole = keys + self.tall - 1  # the keys that a query has to see so that a tile need not be compared
+        if shape.since is not None and shape.until is not None and shape.until - shape.since + 1 < whole:
+            return [("0", last, True)]
+        begin, end = "0", last
+        if shape.since is not None:
+            tile = f"({self.top} + {self.tall + keys - 2 + shape.since}) // {keys}"
+            begin = f"T.max(T.min({tile} - 1 - {self.first}, {last}), 0)"
+        if shape.until is not None:
+            tile = f"({self.top} + {shape.until + 1}) // {keys}"
+            tile = f"T.min({tile}, {shape.keys // keys})" if self.bounded else tile
+            end = f"T.max({tile} - 1 - {self.first}, {begin})"
+            end = f"T.min({end}, {last})" if shape.hollow else end
+        elif self.ended and self.most > 1:
+            end = f"T.max({shape.keys // keys - 1} - {self.first}, {begin})" if shape.ranged else str(self.most - 2)
+        return [("0", begin, True), (begin, end, False), (end, last, True)]
+
+    def place(self, step: str) -> str:
+        """Return the first key of a step's tile."""
+        tile = step if self.first == "0" else f"({self.first} + {step})"
+        return f"{tile} * {self.tiles.keys}"
 
     def store(self, d: int) -> None:
         """Write the copy of the result from shared memory, of the rows and features that there are."""
@@ -210,8 +268,8 @@ class _Text:
         keys = self.tiles.keys
         self.arrived(d)
         self.put(d, f"if {t} + 2 < {self.steps}:")
-        self.copy(d + 1, "K", f"{t} % 2, ", keys, f"({t} + 2) * {keys}")
-        self.copy(d, "V", f"({t} + 1) % 2, ", keys, f"({t} + 1) * {keys}")
+        self.copy(d + 1, "K", f"{t} % 2, ", keys, self.place(f"({t} + 2)"))
+        self.copy(d, "V", f"({t} + 1) % 2, ", keys, self.place(f"({t} + 1)"))
         self.put(d, _COMMIT, f"O.vstore([0, 0], T.wgmma_fence({self.tile('O')}))")
         self.score(d, f"({t} + 1) % 2")
         self.add_values(d, f"{t} % 2")
@@ -278,11 +336,11 @@ class _Text:
             self.put(d, f"O.vstore([0, 0], T.wgmma_dot({self.tile('O')}, {left}, {right}))")
         self.put(d, "T.evaluate(T.wgmma_commit())")
 
-    def weigh(self, d: int, tile: str, first: bool, masked: bool) -> None:
+    def weigh(self, d: int, step: str, first: bool, masked: bool) -> None:
         """Write the weights of a tile of scores, and what becomes of the rows' numbers."""
         shape, keys, lanes = self.shape, self.tiles.keys, self.scores
         number, scores = f"T.Ramp(0, 1, {lanes})", self.tile("S")
-        key = f"{number} % T.Broadcast({keys}, {lanes}) + T.Broadcast({tile} * {keys}, {lanes})"
+        key = f"{number} % T.Broadcast({keys}, {lanes}) + T.Broadcast({self.place(step)}, {lanes})"
         query = f"{number} // T.Broadcast({keys}, {lanes}) + T.Broadcast(b * {self.tall} + y * {GROUP_ROWS}, {lanes})"
         if shape.scored:
             rows = f"T.min({query}, T.Broadcast({shape.queries - 1}, {lanes}))" if shape.queries % self.tall else query
@@ -290,9 +348,11 @@ class _Text:
             self.put(d, f"E.vstore([0, 0], {scores} + G[{self.lead}{rows}, {columns}])")
             scores = self.tile("E")
         seen = []
-        if masked and shape.causal:
-            seen.append(f"{key} <= {query} + T.Broadcast({self.later}, {lanes})")
-        elif masked and self.ended:
+        if masked and shape.since is not None:
+            seen.append(f"{key} >= {query} + T.Broadcast({shape.since}, {lanes})")
+        if masked and shape.until is not None:
+            seen.append(f"{key} <= {query} + T.Broadcast({shape.until}, {lanes})")
+        if masked and self.bounded:
             seen.append(f"{key} < T.Broadcast({shape.keys}, {lanes})")
         for condition in seen:
             never = f"T.Broadcast(T.float32('-inf'), {lanes})"
@@ -303,13 +363,14 @@ class _Text:
         self.put(d, f"n.vstore([0], {top if first else larger})")
         each, of_rows = [f"T.Broadcast(T.float32({self.factor!r}), {count})" for count in (lanes, GROUP_ROWS)]
         most = "n"
-        if shape.scored:
+        if shape.hollow:
             most = "e"
             never, zero = (f"T.Broadcast(T.float32({x}), {GROUP_ROWS})" for x in ("'-inf'", "0"))
             self.put(d, f"e.vstore([0], T.Select({_row('n')} == {never}, {zero}, {_row('n')}))")
+        if shape.scored:
             power = f'({scores} - T.wgmma_across("float32x{lanes}", {_row("e")})) * {each}'  # of large numbers the difference first
         else:
-            power = f'{scores} * {each} - T.wgmma_across("float32x{lanes}", {_row("n")} * {of_rows})'
+            power = f'{scores} * {each} - T.wgmma_across("float32x{lanes}", {_row(most)} * {of_rows})'
         self.put(d, f"E.vstore([0, 0], T.exp2_approx({power}))")
         sums = f"T.wgmma_row_sum({self.tile('E')})"
         if not first:

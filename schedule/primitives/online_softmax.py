@@ -48,6 +48,7 @@ from ...tir.expr import (
 )
 from ...tir.expr.deep_recursion import with_room
 from ...tir.expr.intrinsics import Lanes, lanes_of_call
+from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.node import IRNode
 from ...tir.stmt import Block, BlockRealize, Buffer, BufferRegion, BufferStore, PrimFunc, Stmt
 from ...tir.walk import pre_order, reads_memory, substitute, transform, uses_var, vars_in
@@ -221,7 +222,9 @@ class _Finding:
             "what is subtracted from scores is not their maximum",
         )
         keys, queries = self.lengths[step], extents[query]
-        raw, causal = _masked(score, step, query, keys - queries)
+        raw, since, until = _range_of(score, step, query)
+        since = None if since is None or since <= 1 - queries else since
+        until = None if until is None or until >= keys - 1 else until
         products = [load for load in _loads(raw) if self._is_sum(load)]
         _need(bool(products), "scores are of no product")
         _need(all(_same(load.indices, (*lead, query, step)) for load in products), "scores are of another product")
@@ -242,6 +245,9 @@ class _Finding:
             known = set(products)
             own_score = transform(raw, post=lambda n: product if n in known else None)
             _check_lanes(own_score, {*lead, query, step, product})
+            if since is not None or until is not None:
+                within = {**extents, **self.lengths}
+                _need(all(_inside(load, within) for load in _loads(own_score)), "a mask is read under a condition")
         read = {load.buffer for load in _loads(own_score)} if own_score is not None else set()
         first = next(n for n, r in enumerate(self.order) if r in self.used)
         late = [
@@ -258,7 +264,7 @@ class _Finding:
             )
         _need(store.buffer not in read, f"{store.buffer.name} is a mask as well")
         shape = AttentionShape(
-            tuple([extents[n] for n in lead]), queries, keys, self.lengths[deep], extents[feature], str(narrow), scale, causal,
+            tuple([extents[n] for n in lead]), queries, keys, self.lengths[deep], extents[feature], str(narrow), scale, since, until,
             own_score is not None, safe, not _same(store.indices, axes),
         )  # fmt: skip
         names = tuple([r.block.name_hint for r in self.order if r in self.used])
@@ -470,16 +476,73 @@ def _quotient(e: Expr) -> tuple[Expr, Expr]:
     raise _Unlike("weights are not divided by their sum")
 
 
-def _masked(score: Expr, key: Var, query: Var, later: int) -> tuple[Expr, bool]:
-    """Return the scores without the mask of causal attention, and whether there is one."""
-    if not (isinstance(score, Call) and score.op == "tir.if_then_else"):
-        return score, False
-    sees, value, never = score.args
-    causal = (
-        isinstance(never, FloatImm) and never.value == float("-inf") and isinstance(sees, LE)
-        and later >= 0 and Analyzer().can_prove_equal(sees.b - sees.a, query + const(later, query.dtype) - key)
-    )  # fmt: skip
-    return (value, True) if causal else (score, False)
+def _range_of(score: Expr, key: Var, query: Var) -> tuple[Expr, int | None, int | None]:
+    """Return scores without the conditions ``query + since <= key`` and ``key <= query + until``, then since and until."""
+    since: int | None = None
+    until: int | None = None
+    others: list[Expr] = []
+    while isinstance(score, Select) or (isinstance(score, Call) and score.op == "tir.if_then_else"):
+        sees, value, never = (
+            (score.condition, score.true_value, score.false_value) if isinstance(score, Select) else score.args
+        )
+        hidden = _is_never(value)
+        if not hidden and not _is_never(never):
+            break
+        for part in _parts(sees, hidden):
+            found = _bound(part, key, query)
+            if found is None:
+                others.append(part)
+            elif found[0] > 0:
+                until = found[1] if until is None else min(until, found[1])
+            else:
+                since = -found[1] if since is None else max(since, -found[1])
+        score = never if hidden else value
+    for part in reversed(others):
+        score = if_then_else(part, score, const(float("-inf"), score.dtype))
+    return score, since, until
+
+
+def _inside(load: BufferLoad, extents: Mapping[Var, int]) -> bool:
+    """Return whether all indices of a load are proven to be inside of its array."""
+    analyzer = Analyzer()
+    for v, n in extents.items():
+        analyzer.bind(v, Range.from_extent(n))
+    return all(
+        analyzer.can_prove(i >= 0) and analyzer.can_prove(i < n)
+        for i, n in zip(load.indices, load.buffer.shape, strict=True)
+    )
+
+
+def _is_never(e: Expr) -> bool:
+    return isinstance(e, FloatImm) and e.value == -math.inf
+
+
+_NEGATED = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
+
+
+def _parts(e: Expr, negated: bool) -> list[Expr]:
+    """Return the conditions that hold together where a condition holds, or where it does not."""
+    if isinstance(e, Not):
+        return _parts(e.a, not negated)
+    if isinstance(e, Or if negated else And):
+        return [*_parts(e.a, negated), *_parts(e.b, negated)]
+    if not negated:
+        return [e]
+    ordered = type(e) in _NEGATED and not e.a.dtype.is_float  # type: ignore[attr-defined]
+    return [_NEGATED[type(e)](e.a, e.b) if ordered else Not(e)]  # type: ignore[attr-defined]
+
+
+def _bound(e: Expr, key: Var, query: Var) -> tuple[int, int] | None:
+    """Return sign and bound where a condition is ``sign * (key - query) <= bound``, or None."""
+    if not isinstance(e, (LT, LE, GT, GE)) or not e.a.dtype.is_int:
+        return None
+    less, more = (e.a, e.b) if isinstance(e, (LT, LE)) else (e.b, e.a)
+    for sign in (1, -1):
+        apart = key - query if sign > 0 else query - key
+        rest = Analyzer().simplify(more - less + apart)
+        if isinstance(rest, IntImm):
+            return sign, rest.value - isinstance(e, (LT, GT))
+    return None
 
 
 def _scale(e: Expr) -> float | None:

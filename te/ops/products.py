@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...tir.annotations import CACHED
-from ...tir.expr import Expr, IntImm, Range, cast, const, convert, max_, min_, select
+from ...tir.expr import Expr, IntImm, Range, all_, cast, const, convert, max_, min_, select
 from ...tir.expr.intrinsics.control_and_memory import if_then_else
 from ...tir.expr.intrinsics.number_operations import rsqrt
 from ..compute import compute
@@ -243,16 +243,21 @@ def attention(
     causal: bool = False,
     safe: bool = False,
     name: str = "attention",
+    *,
+    window: int | None = None,
 ) -> Tensor:
     """Returns softmax(query · keyᵀ · scale + mask) · value (Vaswani et al., 2017).
 
     query: (…, S, D), key: (…, T, D), value: (…, T, E); leading dimensions (batch, heads) are equal. Result (…, S, E).
     ``scale`` is 1/√D unless given. ``mask`` broadcasts to (…, S, T): added when it is a float, false means "not
-    allowed" when it is bool. ``causal``: position s sees t ≤ s + T - S only. A row whose
+    allowed" when it is bool. ``causal``: position s sees t ≤ s + T - S only. ``window``: it sees the positions
+    less than ``window`` away from s + T - S only. A row whose
     scores are all -inf, as one that may see nothing, is NaN; with ``safe`` it is 0.
     """
     shape, requires = _check(query, key, value, mask)
     lead, rows, columns = shape[:-2], shape[-2], shape[-1]
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+        raise ValueError(f"attention: the window is {window!r}, not a positive integer")
     wide = query.dtype if query.dtype.bits >= 32 else "float32"
     k, m = reduce_axis(Range.from_extent(query.shape[-1]), "k"), reduce_axis(Range.from_extent(columns), "k")
     letters = ["b", "h"] if len(lead) == 2 else [f"b{n}" for n in range(len(lead))]
@@ -275,9 +280,11 @@ def attention(
         if mask is not None:
             bias = element(mask, i, shape)
             e = if_then_else(bias, e, never) if bias.dtype == "bool" else e + cast(wide, bias)
-        if causal:
-            e = if_then_else(i[-1] <= i[-2] + (columns - rows), e, never)
-        return e
+        own = i[-2] + (columns - rows)
+        sees = [i[-1] <= own] if causal else []
+        if window is not None:
+            sees += [own - i[-1] < window, *([] if causal else [i[-1] - own < window])]
+        return if_then_else(all_(*sees), e, never) if sees else e
 
     weights = softmax(compute(shape, scaled, f"{name}_scores", tag=ELEMWISE), safe=safe, name=f"{name}_softmax")
 

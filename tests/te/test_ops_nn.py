@@ -415,6 +415,20 @@ def test_attention(lead, causal, evaluate, rng):
     np.testing.assert_allclose(got, softmax_reference(scores, -1) @ v, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_a_window(causal, evaluate, rng):
+    q, k, v = (rng.standard_normal((2, s, 4)).astype("float32") for s in (5, 7, 7))
+    Q, K, V = ph(q, "Q"), ph(k, "K"), ph(v, "V")
+    away = np.arange(5)[:, None] + 2 - np.arange(7)
+    sees = (away < 3) & (away >= 0 if causal else away > -3)
+    scores = np.where(sees, q @ k.transpose(0, 2, 1) / 2, -np.inf)
+    got = evaluate(ops.attention(Q, K, V, causal=causal, window=3), [Q, K, V], q, k, v)
+    np.testing.assert_allclose(got, softmax_reference(scores, -1) @ v, rtol=1e-4, atol=1e-5)
+    for window in (0, True, 2.0):
+        with pytest.raises(ValueError, match="the window is .*, not a positive integer"):
+            ops.attention(Q, K, V, window=window)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "float32"])
 def test_attention_mask(dtype, evaluate, rng):
     q, k, v = (rng.standard_normal((2, 4, 3)).astype("float32") for _ in range(3))

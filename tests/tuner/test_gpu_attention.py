@@ -9,6 +9,9 @@ import tilewright as tw
 from tilewright import te
 from tilewright.gpu.ptx import find_ptxas, run_ptxas
 from tilewright.schedule import Schedule, ScheduleError
+from tilewright.schedule.attention_kernel import AttentionTiles, tiles_of_keys
+from tilewright.schedule.primitives.online_softmax import attention_in
+from tilewright.tir.expr import Not
 from tilewright.tir.expr.dtype import bfloat16_from_bits, bfloat16_to_bits
 from tilewright.tuner.space.search_space import Space
 
@@ -31,7 +34,7 @@ def given(func, spread=1.0):
     return stored, stored, np.zeros(shapes[3], "float16")
 
 
-def expected(q, k, v, scale=None, causal=False, mask=None, safe=False):
+def expected(q, k, v, scale=None, causal=False, mask=None, safe=False, window=None):
     q, k, v = (x.astype("float64") for x in (q, k, v))
     s = q @ k.swapaxes(-1, -2) * (scale or q.shape[-1] ** -0.5)
     if mask is not None:
@@ -39,6 +42,9 @@ def expected(q, k, v, scale=None, causal=False, mask=None, safe=False):
     if causal:
         i, j = np.indices(s.shape[-2:])
         s = np.where(j <= i + s.shape[-1] - s.shape[-2], s, -np.inf)
+    if window is not None:
+        i, j = np.indices(s.shape[-2:])
+        s = np.where(abs(i + s.shape[-1] - s.shape[-2] - j) < window, s, -np.inf)
     with np.errstate(invalid="ignore"):  # rows that see nothing
         e = np.exp(s - s.max(-1, keepdims=True))
         out = e / e.sum(-1, keepdims=True) @ v
@@ -72,6 +78,18 @@ CASES = [
     ),
     ("causal, one length", {"queries": 197, "keys": 197, "causal": True}, (2, 64), {"causal": True}),
     ("queries that see nothing", {"queries": 128, "keys": 64, "causal": True}, (1, 64), {"causal": True}),
+    (
+        "a window that whole tiles are in",
+        {"queries": 300, "keys": 500, "causal": True, "window": 180, "dtype": "float16"},
+        (1, 64),
+        {"causal": True, "window": 180},
+    ),
+    (
+        "a window, and rows that see nothing",
+        {"queries": 300, "keys": 100, "window": 30, "safe": True},
+        (2, 64),
+        {"window": 30, "safe": True},
+    ),
 ]
 
 
@@ -116,6 +134,80 @@ def test_masks(dtype, mask, options):
     out = np.zeros((2, 100, 64), "float16")
     tw.build(func, "gpu-sim -arch=sm_90a")(*stored, mask, out)
     close(out, expected(*stored, mask=mask, **options))
+
+
+RANGES = [
+    ("an end", (None, 0), lambda i, j: j <= i),
+    ("an end before all", (None, -70), lambda i, j: i - j >= 70),
+    ("a begin", (40, None), lambda i, j: Not(j < i + 40)),
+    ("both, one outside", (-99, 3), lambda i, j: te.all(i - j < 100, j < i + 4)),
+    ("all but others", (-2, 1), lambda i, j: Not(te.any(j > i + 1, i > j + 2))),
+    ("more than there is", (None, None), lambda i, j: te.all(j < i + 500, i < j + 500)),
+]
+
+
+def of_range(sees, queries=128, keys=192):
+    q, k, v = (te.placeholder((1, n, 64), "float16", name) for n, name in ((queries, "q"), (keys, "k"), (keys, "v")))
+    s = te.ops.matmul(q, k, transpose_b=True, out_dtype="float32")
+    never = te.const(float("-inf"), "float32")
+    seen = te.compute(s.shape, lambda h, i, j: te.if_then_else(sees(i, j), s[h, i, j] * 0.125, never), name="seen")
+    out = te.ops.matmul(te.ops.softmax(seen), te.ops.cast(v, "float32"))
+    return te.create_prim_func([q, k, v, te.compute(q.shape, lambda *i: out(*i).astype("float16"), name="out")])
+
+
+@pytest.mark.parametrize(("bounds", "sees"), [r[1:] for r in RANGES], ids=[r[0] for r in RANGES])
+def test_ranges_of_keys_are_found(bounds, sees):
+    """The comparisons are bounds of the shape, and no function of each score is left of them."""
+    func = of_range(sees)
+    shape = attention_in(func, "out").shape
+    assert (shape.since, shape.until, shape.scored) == (*bounds, False)
+    i, j = np.indices((128, 192))
+    since, until = (-1000 if bounds[0] is None else bounds[0]), (1000 if bounds[1] is None else bounds[1])
+    mask = (j - i >= since) & (j - i <= until)
+    assert shape.pairs == mask.sum()
+    for groups, keys in ((1, 64), (2, 64), (1, 128)):
+        tall = 64 * groups
+        blocks = [mask[b : b + tall] for b in range(0, 128, tall)]
+        spans = [np.flatnonzero([m[:, t : t + keys].any() for t in range(0, 192, keys)]) for m in blocks]
+        read = sum(max(1, np.ptp(span) + 1 if len(span) else 1) for span in spans)
+        assert tiles_of_keys(shape, AttentionTiles(groups, keys)) == read
+    sch = Schedule(func)
+    sch.online_softmax("out", 1, 64)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, n, 64)).astype("float16") for n in (128, 192, 192))
+    out = np.zeros((1, 128, 64), "float16")
+    tw.build(sch, "gpu-sim")(q, k, v, out)
+    close(out, expected(q, k, v, mask=mask))
+
+
+@pytest.mark.parametrize("window", [40, 200])
+def test_tiles_outside_of_a_window_are_not_read(window):
+    """Keys and values that no query of a block sees are NaN, and the blocks move the bytes of the tiles that are left."""
+    func = attention((1,), 64, 1024, dtype="float16", causal=True, window=window)
+    sch = Schedule(func)
+    sch.online_softmax("attention", 1, 64)
+    (q, k, v), _, out = given(func)
+    first = (1024 - 64 - window + 1) // 64 * 64
+    k[:, :first] = v[:, :first] = np.nan
+    module = tw.build(sch, "gpu-sim")
+    module(q, k, v, out)
+    seen = (q, k[:, first:], v[:, first:])
+    close(out, expected(*seen, causal=True, window=window))
+    (counts,) = module.bind(q, k, v, out).counted()
+    read = q.nbytes + 2 * 64 * 2 * (1024 - first)
+    assert read <= counts["l2_bytes"] <= read + out.nbytes
+
+
+def test_a_table_of_distances_is_read_where_it_is():
+    """The condition says where an index is inside of the table, so it stays with the score."""
+    q, k, v = (te.placeholder((1, 128, 64), "float16", name) for name in "qkv")
+    table = te.placeholder((128,), "float32", "table")
+    s = te.ops.matmul(q, k, transpose_b=True, out_dtype="float32")
+    never = te.const(float("-inf"), "float32")
+    by = te.compute(s.shape, lambda h, i, j: te.if_then_else(j <= i, s[h, i, j] + table[i - j], never), name="by")
+    out = te.ops.matmul(te.ops.softmax(by), te.ops.cast(v, "float32"))
+    func = te.create_prim_func([q, k, v, table, te.compute(q.shape, lambda *i: out(*i).astype("float16"), name="out")])
+    assert attention_in(func, "out") == "a mask is read under a condition"
 
 
 def by_position(q, k, v):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...codegen.machine.target import BARRIER_CYCLES, WARP, WARP_GROUP
 from ...schedule import Schedule
-from ...schedule.attention_kernel import AttentionTiles, unfit
+from ...schedule.attention_kernel import AttentionTiles, tiles_of_keys, unfit
 from ...schedule.primitives.online_softmax import AttentionStages, attention_in
 from ...tir.expr.intrinsics.matrix_operations import GROUP_ROWS, OPERANDS, PANEL
 from ..cost.cost_features import Columns, Costs, ceil_div
@@ -91,9 +91,12 @@ class OnlineSoftmaxPart(Part):
         shape, machine = self.shape, self.machine
         groups, keys = columns["groups"], columns["keys"]
         heads = math.prod(shape.lead)
-        seen = 0.5 if shape.causal else 1.0
         blocks = heads * ceil_div(shape.queries, GROUP_ROWS * groups)
-        steps = np.maximum(1.0, seen * ceil_div(shape.keys, keys))
+        tiled = np.array(
+            [tiles_of_keys(shape, AttentionTiles(int(g), int(k))) for g, k in zip(groups, keys, strict=True)]
+        )
+        steps = tiled / ceil_div(shape.queries, GROUP_ROWS * groups)
+        seen = shape.pairs / (shape.queries * shape.keys)
         features = shape.depth + shape.width
         flops = 2.0 * heads * shape.queries * shape.keys * features * seen
         scores = keys * GROUP_ROWS / WARP_GROUP
