@@ -223,7 +223,7 @@ class _Text:
             self.store(d)
 
     def spans(self) -> list[tuple[str, str, bool]]:
-        """Return the steps from one to another one, and whether their tiles have keys that some query of the block does not see."""
+        """Return from which step to which one tiles are compared, or are not. A tile is where it has keys that some query does not see."""
         shape, keys = self.shape, self.tiles.keys
         last = f"({self.steps} - 1)" if shape.ranged else str(self.most - 1)
         whole = keys + self.tall - 1  # the keys that a query has to see so that a tile need not be compared

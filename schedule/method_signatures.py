@@ -95,6 +95,10 @@ class MethodSignatures:
         """Mark in the trace that the steps from here on are post-processing, which replays may leave out."""
         raise NotImplementedError
 
+    def expand_offsets(self, block: Block) -> list[BlockRV]:
+        """Sum the products of the elements alone where factors are elements less a zero point, and correct the sums."""
+        raise NotImplementedError
+
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV:
         """Fuse perfectly nested loops, given outermost first, into one; returns its variable."""
         raise NotImplementedError

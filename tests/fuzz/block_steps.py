@@ -127,6 +127,14 @@ def shift_operand(rng: Rng, sch: Schedule) -> None:
     sch.shift_operand(block, int(rng.integers(2)))
 
 
+@step(1)
+def expand_offsets(rng: Rng, sch: Schedule) -> None:
+    """Zero points out of a sum of products."""
+    sch.expand_offsets(
+        a_block_where(rng, sch, lambda b: reduces(b) and len(b.reads) > 1 and "int" in b.writes[0].buffer.dtype)
+    )
+
+
 @step(2)
 def fuse_reduction_epilogue(rng: Rng, sch: Schedule) -> None:
     followed = []

@@ -68,6 +68,37 @@ def mixed(m, n, k, left, right, out=None, transpose_b=True):
     return [a, b, ops.matmul(a, b, False, transpose_b, out)]
 
 
+def of_zero_points(left="uint8", right="int8", m=512, n=512, k=512, staged=True, turned=True):
+    """Products of bytes less a zero point of all rows, and one for each column, scaled at the end."""
+    a, b = te.placeholder((m, k), left, "a"), te.placeholder((n, k) if turned else (k, n), right, "b")
+    y, z = te.placeholder((1,), left, "y"), te.placeholder((n,), right, "z")
+    less_a, less_b = (
+        lambda i, j: as_int32(a[i, j]) - as_int32(y[0]),
+        lambda i, j: as_int32(b[i, j]) - as_int32(z[i if turned else j]),
+    )
+    if staged:
+        less_a, less_b = te.compute(a.shape, less_a, "less_a"), te.compute(b.shape, less_b, "less_b")
+    r = te.reduce_axis((0, k))
+    total = te.compute(
+        (m, n),
+        lambda i, j: te.sum(less_a(i, r.var) * (less_b(j, r.var) if turned else less_b(r.var, j)), axis=r),
+        "total",
+    )
+    return [a, y, b, z, te.compute((m, n), lambda i, j: total[i, j].astype("float32") * 0.5, "out")]
+
+
+def as_int32(x):
+    return x.astype("int32")
+
+
+def conv_of_zero_points():
+    x, w = te.placeholder((16, 28, 28, 64), "uint8", "x"), te.placeholder((3, 3, 64, 64), "uint8", "w")
+    around = ops.pad(x, [0, 1, 1, 0], [0, 1, 1, 0], te.const(7, "uint8"))
+    ry, rx, rc = te.reduce_axis((0, 3)), te.reduce_axis((0, 3)), te.reduce_axis((0, 64))
+    of = lambda n, i, j, c: (as_int32(around[n, i + ry, j + rx, rc]) - 7) * (as_int32(w[ry, rx, rc, c]) - 9)  # noqa: E731
+    return [x, w, te.compute((16, 28, 28, 64), lambda *at: te.sum(of(*at), axis=[ry, rx, rc]))]
+
+
 def weights_of_bytes(dtype):
     x, w, r = te.placeholder((256, 512), dtype, "x"), te.placeholder((256, 512), "int8", "w"), te.reduce_axis((0, 512))
     wide = ops.cast(w, "float32")
@@ -104,6 +135,9 @@ FORMS = {
     "float8, by rows": (lambda: mixed(100, 130, 200, "float8_e5m2", "float8_e5m2", "float32", False), 1),
     "float16 by int8": (lambda: weights_of_bytes("float16"), 1), "bfloat16 by int8": (lambda: weights_of_bytes("bfloat16"), 1),
     "uint8": (lambda: mixed(256, 256, 256, "uint8", "uint8"), 1),
+    "zero points": (of_zero_points, 1), "zero points, in the product": (lambda: of_zero_points(staged=False), 1),
+    "zero points of uint8, by rows": (lambda: of_zero_points(right="uint8", turned=False), 1),
+    "zero points of a convolution": (conv_of_zero_points, 1),
     "three channels": (lambda: conv("NCHW", k=7, padding=3, stride=2, channels=3), 1),
 }  # fmt: skip
 """Programs by name, with the number of their products."""
@@ -232,6 +266,27 @@ def test_bytes_of_both_signs(left, right, shape):
 def test_bytes_of_both_signs_are_multiplied_as_one():
     module = tw.build(mixed(512, 512, 512, "uint8", "int8"), "cuda")
     assert "wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8" in module.get_source()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "m", "n", "k", "staged", "turned"),
+    [("uint8", "int8", 50, 70, 90, True, True), ("int8", "int8", 64, 32, 48, False, False),
+     ("uint8", "uint8", 33, 40, 64, True, False), ("int8", "uint8", 64, 64, 64, False, True)],
+)  # fmt: skip
+def test_zero_points_are_taken_out(left, right, m, n, k, staged, turned):
+    """Each candidate on matrix units is exact, whichever sign the factors have."""
+    func = te.create_prim_func(of_zero_points(left, right, m, n, k, staged, turned))
+    space, rng = Space(func, "gpu-sim"), np.random.default_rng(0)
+    (a, exact_a), (y, exact_y), (b, exact_b), (z, exact_z) = (
+        numbers(rng, shape, dtype) for shape, dtype in (((m, k), left), (1, left), ((n, k) if turned else (k, n), right), (n, right))
+    )  # fmt: skip
+    sketch = next(s for s in space.sketches if "warps" in s.name)
+    out = np.zeros((m, n), "float32")
+    module = tw.build(space.schedule(sketch, sketch.best_rows(1)[0]), "gpu-sim")
+    module(a, y, b, z, out)
+    assert "wmma_dot" in module.get_source("lowered")
+    other = (exact_b - exact_z[:, None]).T if turned else exact_b - exact_z
+    np.testing.assert_array_equal(out, ((exact_a - exact_y) @ other * 0.5).astype("float32"))
 
 
 @pytest.mark.parametrize("axis", ["blockIdx.y", "blockIdx.z"])

@@ -41,7 +41,7 @@ MORE: dict[str, tuple[str, ...]] = {
         "schedule/primitives/annotate.py", "schedule/primitives/blockize.py", "schedule/primitives/buffer_storage.py",
         "schedule/primitives/cache_index.py", "schedule/primitives/cache_read_write.py",
         "schedule/primitives/compute_at.py", "schedule/primitives/padding.py", "schedule/primitives/epilogue.py",
-        "schedule/primitives/equal_results.py",
+        "schedule/primitives/equal_results.py", "schedule/primitives/expand_offsets.py", "schedule/edit/sums_of_products.py",
         "schedule/primitives/loop_partition.py", "schedule/primitives/read_write_at.py",
         "schedule/primitives/reindex.py", "schedule/primitives/rolling_buffer.py", "schedule/primitives/sampling.py",
         "schedule/primitives/shift_operand.py", "schedule/primitives/tensorize.py",
@@ -123,10 +123,6 @@ SAME: dict[tuple[str, str, str, str, int], str] = {
     ("schedule/primitives/read_write_at.py", "read", "hi <= last", "(hi < last)", 0):
         "the lesser of two equal ends is either",
     ("schedule/primitives/loop_partition.py", "_nests", "0", "(1)", 0): "every path begins with the block of the function",
-    (
-        "schedule/primitives/shift_operand.py", "_factors",
-        'any(load is None for load in loads) or total.dtype.kind != "int"', "(any((load is None for load in loads)))", 0,
-    ): "the element to which a product is added has the type of the product, an integer where its factors are widened",
     (
         "codegen/lower/transpose_in_registers.py", "_plan",
         "walks(sources, i) and walks(places, j) and not walks(sources, j) and not walks(places, i)",

@@ -66,6 +66,7 @@ SENSIBLE = {
     "decompose_padding": ("B", L0),
     "decompose_reduction": ("C", C2),
     "enter_postproc": (),
+    "expand_offsets": ("C",),
     "fuse": (L0, L1),
     "fuse_reduction_epilogue": ("C", "D"),
     "get_block": ("B", None),

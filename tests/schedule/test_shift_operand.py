@@ -84,7 +84,7 @@ def test_what_it_refuses():
         split.shift_operand("C", "B")
     with pytest.raises(ScheduleError, match="not a product of narrow integers"):
         Schedule(product(4, 4, 8, "int32", "int8")).shift_operand("C", "B")
-    with pytest.raises(ScheduleError, match="not a product of narrow integers"):
+    with pytest.raises(ScheduleError, match="is no element of an array of integers"):
         Schedule(product(4, 4, 8, "float32", "float32", "float32")).shift_operand("C", "B")
     square = te.placeholder((8,), "int8", name="A")
     k = te.reduce_axis((0, 8), name="k")
@@ -121,3 +121,30 @@ def test_after_blockize_it_would_run_often():
     with pytest.raises(ScheduleError, match="stands inside block"):
         sch.shift_operand("C", "B")
     assert inner.name
+
+
+@pytest.mark.parametrize("point", [0, 3, 128, -5])
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_zero_points_go_along(operand, point):
+    """The shift is one more zero point; where both are the same number, nothing is left of them."""
+    a, b, z = (
+        te.placeholder((5, 7), "uint8", "A"),
+        te.placeholder((7, 4), "int8", "B"),
+        te.placeholder((4,), "int8", "z"),
+    )
+    q, wide = te.reduce_axis((0, 7), name="q"), lambda x: x.astype("int32")
+    c = te.compute(
+        (5, 4), lambda i, j: te.sum((wide(a[i, q]) - point) * (wide(b[q, j]) - wide(z[j])), axis=q), name="C"
+    )
+    sch = Schedule(te.create_prim_func([a, b, z, c]))
+    shifted, *sums, _ = sch.shift_operand("C", operand)
+    verify(sch.func)
+    assert len(sums) == (1 if operand == "A" and point == 128 else 1 + (operand == "A" or point != 0))
+    rng = np.random.default_rng(0)
+    x, w, y = (
+        rng.integers(0, 256, (5, 7)).astype("uint8"),
+        *(rng.integers(-128, 128, s).astype("int8") for s in ((7, 4), 4)),
+    )
+    out = np.zeros((5, 4), "int32")
+    interpret(sch.func, x, w, y, out)
+    np.testing.assert_array_equal(out, (x.astype("int32") - point) @ (w.astype("int32") - y))

@@ -1,14 +1,18 @@
 """Other forms of products for GPUs, each one more variant of a space.
 
 They compete with the program as it is. A product of few results and many steps occupies few multiprocessors. :func:`in_parts` adds up parts of its steps side by side, and the parts
-afterwards. Matrix units multiply numbers of 8 bits of one signedness: :func:`of_one_sign` moves the others by 128 and corrects the sums.
+afterwards. Matrix units multiply numbers of 8 bits of one signedness, without
+zero points: :func:`of_plain_bytes` moves the others by 128, takes zero points out, and corrects the sums.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...schedule import Schedule, ScheduleError
 from ...schedule.index_map import IndexMap
-from ...tir.expr import IterVar
+from ...tir.expr import Add, IterVar, Sub
+from ...tir.stmt import BufferStore
 from ..cost.axis_roles import product_axes
 from ..cost.cost_features import ceil_div
 from ..cost.gpu_model import GpuModel, gpu_product, is_padding
@@ -65,32 +69,74 @@ def _parts_of(block: BlockInfo, machine: GpuModel) -> int:
     return max([n for n in range(_FEWEST_PARTS, most + 1) if longest % (n * _WHOLE_STEPS) == 0], default=1)
 
 
-def of_one_sign(sch: Schedule, machine: GpuModel) -> bool:
-    """Let products of uint8 by int8 multiply int8 alone; returns whether there are any."""
-    found = False
+def of_plain_bytes(sch: Schedule, machine: GpuModel) -> str:
+    """Let products of bytes that have zero points, or one sign and none, multiply bytes alone of one signedness.
+
+    Returns what a name of the variant ends with; nothing where there are no such products.
+    """
+    said: set[str] = set()
+    if not machine.matrix_flops:
+        return ""
     for block in ProgramInfo(sch.func).blocks:
-        types = {str(use.buffer.dtype): use.buffer for use in block.loads}
-        if not machine.matrix_flops or "int8" not in machine.matrix_types or set(types) != {"int8", "uint8"}:
-            continue
-        if block.keeps_order or block.obstacle is not None or product_axes(block) is None:
+        if (
+            not block.is_reduction
+            or block.keeps_order
+            or block.obstacle is not None
+            or block.stores[0].buffer.dtype != "int32"
+        ):
             continue
         before = sch.copy()
         try:
-            shifted, _, corrected = sch.shift_operand(block.name, types["uint8"].name)
+            said.add(_multiply_plain_bytes(sch, block.name, machine))
         except ScheduleError:
             sch.restore(before)
-            continue
-        found = True
-        program = ProgramInfo(sch.func)
-        named = {b.name: b for b in program.blocks}
-        padded = [p for p in program.producers(named[shifted.name]) if is_padding(p) and len(program.consumers(p)) == 1]
-        for name in (
-            *[p.name for p in padded],
-            *([] if program.is_output(named[corrected.name]) else [corrected.name]),
-        ):
-            inlined = sch.copy()
-            try:
-                sch.compute_inline(name)
-            except ScheduleError:
-                sch.restore(inlined)
-    return found
+    return "".join(sorted(said))
+
+
+def _multiply_plain_bytes(sch: Schedule, name: str, machine: GpuModel) -> str:
+    """Let a block multiply plain bytes; ScheduleError where it sums no products of bytes, or they are plain already."""
+    program = ProgramInfo(sch.func)
+    for producer in program.producers(_named(program, name)):
+        if _offsets_bytes(producer):
+            sch.compute_inline(producer.name)
+    block = _named(ProgramInfo(sch.func), name)
+    factors = [use.buffer for use in block.loads if use.axes() & set(block.reduce)]
+    signed, unsigned = ([b for b in factors if b.dtype == dtype] for dtype in ("int8", "uint8"))
+    mixed = len(signed) == len(unsigned) == 1 and "int8" in machine.matrix_types
+    shifted = None
+    if mixed:
+        shifted, *_, corrected = sch.shift_operand(name, unsigned[0].name)
+    else:
+        *_, corrected = sch.expand_offsets(name)
+    program = ProgramInfo(sch.func)
+    product = _named(program, name)
+    if product_axes(product) is None or any(use.buffer.dtype.bits != 8 for use in product.loads):
+        raise ScheduleError(f"block {name!r} is no product of bytes")
+    made = [] if shifted is None else program.producers(_named(program, shifted.name))
+    padded = [p.name for p in made if is_padding(p) and len(program.consumers(p)) == 1]
+    _inline_where_possible(
+        sch, [*padded, *([] if program.is_output(_named(program, corrected.name)) else [corrected.name])]
+    )
+    return "_signed" if mixed else "_expanded"
+
+
+def _named(program: ProgramInfo, name: str) -> BlockInfo:
+    return next(b for b in program.blocks if b.name == name)
+
+
+def _offsets_bytes(block: BlockInfo) -> bool:
+    """Returns whether each element of a stage is a wider sum or difference of a byte and others."""
+    body = block.block.body
+    if block.is_reduction or not isinstance(body, BufferStore) or not isinstance(body.value, (Add, Sub)):
+        return False
+    return body.value.dtype == "int32" and any(use.buffer.dtype.bits == 8 for use in block.loads)
+
+
+def _inline_where_possible(sch: Schedule, blocks: Sequence[str]) -> None:
+    """Inline each of the blocks that can be."""
+    for name in blocks:
+        before = sch.copy()
+        try:
+            sch.compute_inline(name)
+        except ScheduleError:
+            sch.restore(before)

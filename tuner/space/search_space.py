@@ -36,7 +36,7 @@ from ..cost.gpu_model import GpuModel, type_on_matrix_units
 from ..cost.machine_model import MachineModel
 from ..program import BlockInfo, ProgramInfo, Use
 from ..rules import Group, ScheduleRule, blocks_to_inline, cheaper_inlined, default_rules, paddings_to_inline
-from ..rules.gpu_product_forms import in_parts, of_one_sign
+from ..rules.gpu_product_forms import in_parts, of_plain_bytes
 from ..rules.schedule_rule import Decision, Part
 from .sketch import RowTable, Sketch, cheapest_sums
 
@@ -119,7 +119,7 @@ class Space:
                 self.variants, self.program, base, changed = [other], program, undivided, False
         if turned:
             plain = self._without_copies(of)
-            ordered = plain.copy()
+            ordered, base = plain.copy(), plain
             self.variants.append(self._group(Variant(plain, "_gathered"), write_in_order(plain, of), apart))
             if turn_results(ordered, of):
                 self.variants.append(self._group(Variant(ordered, "_turned"), write_in_order(ordered, of), apart))
@@ -249,10 +249,11 @@ class Space:
         """Returns the function with its products in the other forms that may be faster on a GPU."""
         if not self.target.is_gpu or not isinstance(self.machine, GpuModel) or self.of is not None:
             return []
-        found, signed = [], base.copy()
-        if of_one_sign(signed, self.machine):
-            found.append(self._group(Variant(signed, "_signed"), write_in_order(signed), apart))
-        for start, suffix in [(base, "_parts"), *[(v.base, "_signed_parts") for v in found]]:
+        found, other = [], base.copy()
+        name = of_plain_bytes(other, self.machine)
+        if name:
+            found.append(self._group(Variant(other, name), write_in_order(other), apart))
+        for start, suffix in [(base, "_parts"), *[(v.base, f"{name}_parts") for v in found]]:
             split = start.copy()
             if in_parts(split, self.machine):
                 found.append(self._group(Variant(split, suffix), write_in_order(split), apart))
