@@ -469,7 +469,7 @@ def join_short_rows(sch: Schedule, lanes: int, of: Schedule | None = None) -> bo
         try:
             size = block.extents[last]
             copy = sch.cache_write(block.name, 0, "global")
-            index = [Var(f"i{n}", "int64") for n in range(len(block.spatial))]
+            index = tuple([Var(f"i{n}", "int64") for n in range(len(block.spatial))])
             joined = IndexMap(index, (*index[:-2], index[-2] * size + index[-1]))
             sch.transform_layout(block.name, ("write", 0), joined)
             sch.transform_block_layout(copy, joined)

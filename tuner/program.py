@@ -97,8 +97,10 @@ class Use:
             size = getattr(extent, "value", None)
             if n - 1 in self.joined:
                 outer, rows = out.pop()
-                known = dim is not None and outer is not None and size is not None
-                dim = {**{v: k * size for v, k in outer.items()}, **dim} if known else None
+                if dim is not None and outer is not None and size is not None:
+                    dim = {**{v: k * size for v, k in outer.items()}, **dim}
+                else:
+                    dim = None
                 size = None if size is None or rows is None else size * rows
             out.append((dim, size))
         return tuple(out)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...tir.arith.normal_form.forms import Linear
 from ...tir.expr import GE, GT, LE, LT, Broadcast, BufferLoad, DType, Expr, IntImm, Ramp, conjuncts
 from ...tir.stmt import Buffer
-from ..lane_offsets import NEAR, LaneOffsets, Products, constant_lane_offsets, flat_lanes, known_mask
+from ..lane_offsets import NEAR, LaneOffsets, constant_lane_offsets, flat_lanes, known_mask
 from ..lowered import ALIGNED
 from ..machine.target import Target
 from .function_builder import align_of, llvm_type, memory_type, stored_suffix, sum_text, vector_constant
@@ -354,12 +354,15 @@ def _from_a_span(em: LlvmScope, e: BufferLoad) -> str | None:
     return em.fn.shuffled(memory_type(whole), loaded, "zeroinitializer", lanes)
 
 
-def _from_a_masked_span(em: LlvmScope, e: BufferLoad, places: Products, offsets: Sequence[int]) -> str | None:
+def _from_a_masked_span(
+    em: LlvmScope, e: BufferLoad, places: Sequence[tuple[Expr, Expr]], offsets: Sequence[int]
+) -> str | None:
     """Returns the same for a mask that is known when it runs, as at the end of a row.
 
     Elements between active lanes are read. None where lanes do not follow one another in memory, and on machines without masked loads.
     """
     dtype, buffer = e.dtype, e.buffer
+    assert e.predicate is not None
     first, span = offsets[0], offsets[-1] - offsets[0] + 1
     if [*offsets] != sorted(offsets) or not 1 < span <= 2 * em.target.vector_lanes(dtype):
         return None

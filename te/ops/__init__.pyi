@@ -9,7 +9,7 @@ from .conversions import cast as cast, prelu as prelu, reinterpret as reinterpre
 from .elements import ELEMENTS as ELEMENTS
 from .images import deformable_windows as deformable_windows, grid_sample as grid_sample, resample as resample, resize1d as resize1d, resize2d as resize2d, resize3d as resize3d, roi_align as roi_align
 from .pool import adaptive_avg_pool1d as adaptive_avg_pool1d, adaptive_avg_pool2d as adaptive_avg_pool2d, adaptive_avg_pool3d as adaptive_avg_pool3d, adaptive_max_pool1d as adaptive_max_pool1d, adaptive_max_pool2d as adaptive_max_pool2d, adaptive_max_pool3d as adaptive_max_pool3d, avg_pool1d as avg_pool1d, avg_pool2d as avg_pool2d, avg_pool3d as avg_pool3d, global_avg_pool as global_avg_pool, global_max_pool as global_max_pool, max_pool1d as max_pool1d, max_pool2d as max_pool2d, max_pool3d as max_pool3d, max_pool_positions as max_pool_positions
-from .products import attention as attention, attention_cached as attention_cached, batch_matmul as batch_matmul, dense as dense, einsum as einsum, matmul as matmul, rotary as rotary
+from .products import attention as attention, attention_cached as attention_cached, batch_matmul as batch_matmul, dense as dense, einsum as einsum, grouped_matmul as grouped_matmul, matmul as matmul, rotary as rotary
 from .quantized import dense_nbits as dense_nbits, dense_packed_nbits as dense_packed_nbits, pack_nbits as pack_nbits, quantize_groups as quantize_groups
 from .reductions import argmax as argmax, argmin as argmin, batch_norm as batch_norm, extremes as extremes, group_norm as group_norm, layer_norm as layer_norm, log_softmax as log_softmax, max as max, mean as mean, min as min, prod as prod, rms_norm as rms_norm, softmax as softmax, sum as sum
 from .selection import topk as topk

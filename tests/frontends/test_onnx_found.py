@@ -7,8 +7,8 @@ onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 
 import tilewright as tw  # noqa: E402
-from tilewright.frontends.onnx import OnnxError  # noqa: E402
 from tilewright.graph import Graph  # noqa: E402
+from tilewright.graph.value_dependent import ValueDependentGraph  # noqa: E402
 
 
 def parsed(text, opset=17):
@@ -133,9 +133,16 @@ def test_the_boxes_that_are_left_are_gathered():
     agrees(text, [(boxes(1, n, 0, n), normal(1, 1, n)) for n in (1, 3, 30)], b=30)
 
 
-def test_where_such_a_size_is_not_taken_the_operator_is_named():
+def test_sizes_that_steps_of_a_loop_find_decide_the_graph():
+    """Each step counts the elements that are not 0, and the call is built for what it finds."""
     text = """g (float[5] x) => (float[5] s) <int64 k={3}, bool t={1}> { s = Loop(k, t, x) <body = b (int64 i, bool c, float[5] a)
         => (bool d, float[5] e) { d = Identity(c) nz = NonZero(a) sh = Shape(nz) f = Cast<to=1>(sh) g2 = ReduceSum<keepdims=0>(f)
         e = Sub(a, g2) }> }"""
-    with pytest.raises(OnnxError, match="NonZero 'nz': how many elements it finds depends on data.*body of a loop"):
-        tw.from_onnx(parsed(text))
+    model = parsed(text)
+    graph = tw.from_onnx(model)
+    assert isinstance(graph, ValueDependentGraph)
+    built, session = tw.build(graph), runtime.InferenceSession(model.SerializeToString())
+    for x in ([1, 0, 2, 0, 3], [4, 4, 4, 0, 0], [0, 0, 0, 0, 0], [6, 1, 5, 7, 2], [4, 4, 4, 0, 0]):
+        x = np.array(x, "float32")
+        np.testing.assert_array_equal(built(x), session.run(None, {"x": x})[0])
+    assert "specializations by x" in repr(built)
