@@ -27,6 +27,7 @@ from ...tir.expr import (
     BufferLoad,
     Call,
     Cast,
+    CmpOp,
     Div,
     Expr,
     FloatImm,
@@ -517,7 +518,7 @@ def _is_never(e: Expr) -> bool:
     return isinstance(e, FloatImm) and e.value == -math.inf
 
 
-_NEGATED = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
+_NEGATED = ((LT, GE), (GE, LT), (LE, GT), (GT, LE), (EQ, NE), (NE, EQ))
 
 
 def _parts(e: Expr, negated: bool) -> list[Expr]:
@@ -528,8 +529,10 @@ def _parts(e: Expr, negated: bool) -> list[Expr]:
         return [*_parts(e.a, negated), *_parts(e.b, negated)]
     if not negated:
         return [e]
-    ordered = type(e) in _NEGATED and not e.a.dtype.is_float  # type: ignore[attr-defined]
-    return [_NEGATED[type(e)](e.a, e.b) if ordered else Not(e)]  # type: ignore[attr-defined]
+    other = next((opposite for kind, opposite in _NEGATED if isinstance(e, kind)), None)
+    if other is not None and isinstance(e, CmpOp) and not e.a.dtype.is_float:
+        return [other(e.a, e.b)]
+    return [Not(e)]
 
 
 def _bound(e: Expr, key: Var, query: Var) -> tuple[int, int] | None:
