@@ -32,7 +32,7 @@ from .loop_nests import allocating, element_block, in_own_loops, point
 
 @dataclass(frozen=True)
 class OffsetFactor:
-    """A factor, ``load`` as a number of the sum's type and ``offset``, which is the same for all products of a sum."""
+    """A factor: ``load`` in the sum's type, plus ``offset``. The offset is the same for all products of a sum."""
 
     load: BufferLoad
     offset: Expr
@@ -98,7 +98,7 @@ def expanded(
     func: PrimFunc, tree: Tree, realize: BlockRealize, total: BufferLoad, factors: Sequence[OffsetFactor], shifted: Buffer | None,
     suffixes: tuple[str, str],
 ) -> tuple[PrimFunc, list[BlockRV]]:  # fmt: skip
-    """Return the function with sums of products of elements alone, and its new blocks: those before the sums, and the correction.
+    """Return the function with sums of products of elements alone, and its new blocks, the correction last.
 
     The elements of ``shifted`` are moved by half of their range to the other signedness first. ``suffixes``: of the names of the sums
     of products, and of the block that corrects them.
