@@ -2,20 +2,23 @@
 
 import math
 
-import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, numpy_helper
 
-import tilewright as tw
-from tilewright import te
-from tilewright.gpu.ptx import find_ptxas, run_ptxas
-from tilewright.graph import fuse
-from tilewright.tuner import Space
-from tilewright.tuner.cost.axis_roles import product_axes
-from tilewright.tuner.program import ProgramInfo
+pytest.importorskip("onnx")  # it brings ml_dtypes
 
-from ..graph.network_models import resnet, transformer
+import ml_dtypes  # noqa: E402
+from onnx import TensorProto, numpy_helper  # noqa: E402
+
+import tilewright as tw  # noqa: E402
+from tilewright import te  # noqa: E402
+from tilewright.gpu.ptx import find_ptxas, run_ptxas  # noqa: E402
+from tilewright.graph import fuse  # noqa: E402
+from tilewright.tuner import Space  # noqa: E402
+from tilewright.tuner.cost.axis_roles import product_axes  # noqa: E402
+from tilewright.tuner.program import ProgramInfo  # noqa: E402
+
+from ..graph.network_models import resnet, transformer  # noqa: E402
 
 ops = te.ops
 
