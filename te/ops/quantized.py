@@ -217,6 +217,47 @@ def _code(byte: Expr, shift: Any, bits: int) -> Expr:
     return bitwise_and(shift_right(byte, cast("uint8", shift)), const((1 << bits) - 1, "uint8"))
 
 
+_EXACT = 2.0**24
+"""Quotients below this number are rounded to the whole number that a division gives."""
+
+
+def round_quotient(data: Tensor, scale: Tensor, name: str = "round_quotient") -> Tensor:
+    """Returns data over one scale, rounded to whole numbers, ties to even, without a division for each element.
+
+    Both are float32; ``scale`` has one element. Whole numbers below 2²⁴ are those of ``round(data / scale)``, save the sign of
+    zero; the others, infinities and NaN among them, are at least as large in magnitude, and have its sign.
+
+    A product with the reciprocal is corrected by its rest, twice: the first time makes it one of the two floats around the
+    quotient, the second one the nearer of them (Markstein, 1990). The operands are scaled by a power of two where the
+    reciprocal would leave the normal numbers.
+    """
+    op = "round_quotient"
+    check_tensor(op, data, None, "the data")
+    check_tensor(op, scale, None, "the scale")
+    if data.dtype != "float32" or scale.dtype != "float32":
+        raise ValueError(f"{op}: the data is {data.dtype}, the scale {scale.dtype}; both are float32")
+    if any(constant(op, "an extent of the scale", e) != 1 for e in scale.shape):
+        raise ValueError(f"{op}: the scale has the shape {shape_text(scale)}; it is one number")
+
+    def number(value: float) -> Expr:
+        return const(value, "float32")
+
+    def rounded(*i: Expr) -> Expr:
+        divisor, x = scale(*[const(0, "int32")] * scale.ndim), data(*i)
+        size = abs_(divisor)
+        power = Select(
+            size < number(2.0**-64), number(2.0**64), Select(size > number(2.0**64), number(2.0**-64), number(1.0))
+        )
+        by, over = divisor * power, x * power
+        inverse = number(1.0) / by
+        first = quotient = over * inverse
+        for _ in range(2):
+            quotient = fma(fma(-quotient, by, over), inverse, quotient)
+        return round_(Select(abs_(quotient) < number(_EXACT), quotient, first))
+
+    return compute(data.shape, rounded, name=name, tag="elemwise")
+
+
 def _check_bits(op: str, bits: Any) -> None:
     if bits not in CODE_BITS:
         raise ValueError(f"{op}: bits={bits!r}; there are {', '.join(map(str, CODE_BITS))}")
