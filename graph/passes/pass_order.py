@@ -27,6 +27,7 @@ from .join_extremes import join_extremes
 from .join_products import join_products
 from .narrow_weights import constants_out_of_loops, move_narrow_weights, narrow_into_loops
 from .pack_nbits import find_nbits_weights, pack_nbits_weights
+from .quantize_by_scale import quantize_quotients
 from .split_transposed import split_transposed
 from .tables_of_bytes import tables_of_bytes
 
@@ -138,6 +139,7 @@ PASSES: list[GraphPass] = [
     GraphPass("choose_winograd", choose_winograd),
     GraphPass("join_extremes", join_extremes),
     GraphPass("pack_nbits", pack_nbits_weights),
+    GraphPass("quantize_quotients", quantize_quotients),
     GraphPass("merge_equal", merge_equal),
     GraphPass("distinct_outputs", distinct_outputs),
 ]
