@@ -1,4 +1,4 @@
-"""This pass quantizes data by products with the reciprocal of its scale, where a division would be computed for each element."""
+"""This pass quantizes data by products with the reciprocal of its scale, exactly as by divisions."""
 
 from __future__ import annotations
 
