@@ -55,7 +55,7 @@ def move_narrow_weights(graph: Graph, services: Services = Services()) -> Graph:
     for old in graph.nodes:
         node = substituted(old, made)
         x = node.inputs[0] if node.inputs else None
-        if node.op not in _MOVES or x not in decoded or math.prod(x.shape) == 0:
+        if x is None or node.op not in _MOVES or x not in decoded or math.prod(x.shape) == 0:
             b.nodes.append(node)
             continue
         attrs, move = node.attrs, _MOVES[node.op]
