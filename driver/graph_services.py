@@ -34,7 +34,11 @@ def prepared(graph: Graph, machine: Target, accuracy: float | None = None) -> Gr
         raise ValueError(f"accuracy is a relative error of 0 or more, as 1e-6, or None for any, not {accuracy!r}")
     times = _Predictions(machine)
     winograd = machine.winograd if machine.kind in ("native", "llvm") and not machine.is_freestanding else 0
-    after = prepare(graph, services=Services(_run, times.seconds, winograd, accuracy, _packed_nbits(machine)))
+    services = Services(
+        _run, times.seconds, winograd, accuracy, _packed_nbits(machine),
+        fused_multiply_add=machine.kind in ("native", "llvm") and machine.has_fma,
+    )  # fmt: skip
+    after = prepare(graph, services=services)
     times.keep()
     return after
 

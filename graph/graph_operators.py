@@ -153,7 +153,7 @@ def _register(kind: str, names: str, module: Any = te.ops) -> None:
 for _row in ELEMENTS.values():
     register_operator(_row.name, _row.function, "elementwise" if _row.operands == 1 else "broadcast")
 _register("elementwise", "cast reinterpret")
-_register("broadcast", "broadcast_to prelu")
+_register("broadcast", "broadcast_to prelu quantize_by_scale")
 _register("injective", "transpose reshape flatten squeeze expand_dims tile repeat flip strided_slice take one_hot "
           "gather_elements gather_nd triangle rotary depth_to_space")  # fmt: skip
 _register("reduction", "sum prod max min mean argmax argmin extremes cumsum cumprod")

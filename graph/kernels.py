@@ -680,7 +680,8 @@ class Services:
     from counts of operations and bytes. ``winograd``: the largest tile of results that convolutions by Winograd's method may
     compute at a time, 0 where they are not allowed; ``accuracy``: the largest error that they may have by
     :func:`~.passes.choose_winograd.winograd_error`, None for any. ``packed_nbits``: the types of data by which there are
-    products with packed weights of a few bits, float32 and int8.
+    products with packed weights of a few bits, float32 and int8. ``repeated``: whether the graph is the body of a loop, before
+    which its weights may be decoded. ``fused_multiply_add``: whether the machine has that instruction.
     """
 
     run: Callable[..., Any] | None = None
@@ -688,5 +689,7 @@ class Services:
     winograd: int = 0
     accuracy: float | None = None
     packed_nbits: frozenset[str] = frozenset()
+    repeated: bool = False
+    fused_multiply_add: bool = False
 
     __repr__ = short_repr()

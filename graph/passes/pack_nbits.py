@@ -30,6 +30,9 @@ _LONGEST = 128
 _ROWS = 32
 """The most rows for which floats are multiplied by packed codes: for more, weights are decoded once."""
 
+_ROWS_OF_A_STEP = 8
+"""The most rows in a loop, all of whose steps take the weights that are decoded before it."""
+
 Array = np.ndarray[Any, Any]
 
 
@@ -98,6 +101,7 @@ def find_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
     """
     if not services.packed_nbits:
         return graph
+    most = _ROWS_OF_A_STEP if services.repeated else _ROWS
 
     @rule(
         either(
@@ -114,7 +118,7 @@ def find_nbits_weights(graph: Graph, services: Services = Services()) -> Graph:
         if attrs.get("transpose_a") or not w.is_static or 3 * math.prod(w.shape) <= _SMALL:
             return None
         whole = "int8" in services.packed_nbits and _rounded_data(m, x) is not None
-        if not whole and _kind(services, "float32") == "float32" and _rows(x) > _ROWS:
+        if not whole and _kind(services, "float32") == "float32" and _rows(x) > most:
             return None
         found = _decoded(m, w)
         if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...pages.messages import short_repr
 from ..algebra import RULES as ALGEBRA
@@ -25,7 +25,9 @@ from .fold_scales import fold_scales
 from .hoist_from_loops import hoist_from_loops
 from .join_extremes import join_extremes
 from .join_products import join_products
+from .narrow_weights import constants_out_of_loops, move_narrow_weights, narrow_into_loops
 from .pack_nbits import find_nbits_weights, pack_nbits_weights
+from .quantize_by_scale import quantize_quotients
 from .split_transposed import split_transposed
 from .tables_of_bytes import tables_of_bytes
 
@@ -110,11 +112,12 @@ class GraphPass:
 
 
 def _prepare_bodies(graph: Graph, services: Services) -> Graph:
-    return rewritten_bodies(graph, lambda body: prepare(body, services=services))
+    return rewritten_bodies(graph, lambda body: prepare(body, services=replace(services, repeated=True)))
 
 
 PASSES: list[GraphPass] = [
     GraphPass("fold_narrow", fold_narrow),
+    GraphPass("move_narrow", move_narrow_weights),
     GraphPass("hoist_from_loops", hoist_from_loops),
     GraphPass("merge_equal", merge_equal),
     GraphPass("fold_narrow", fold_narrow),
@@ -123,7 +126,9 @@ PASSES: list[GraphPass] = [
     GraphPass("find_nbits", find_nbits_weights),
     GraphPass("fold_constants", fold_constants),
     GraphPass("fold_scales", fold_scales),
+    GraphPass("narrow_into_loops", narrow_into_loops),
     GraphPass("loop_bodies", _prepare_bodies),
+    GraphPass("constants_out_of_loops", constants_out_of_loops),
     GraphPass("split_transposed", split_transposed),
     GraphPass("fold_constants", fold_constants),
     GraphPass("tables_of_bytes", tables_of_bytes),
@@ -134,6 +139,7 @@ PASSES: list[GraphPass] = [
     GraphPass("choose_winograd", choose_winograd),
     GraphPass("join_extremes", join_extremes),
     GraphPass("pack_nbits", pack_nbits_weights),
+    GraphPass("quantize_quotients", quantize_quotients),
     GraphPass("merge_equal", merge_equal),
     GraphPass("distinct_outputs", distinct_outputs),
 ]

@@ -35,7 +35,7 @@ from .pool import (
     max_pool_positions,
 )
 from .products import attention, attention_cached, batch_matmul, dense, einsum, grouped_matmul, matmul, rotary
-from .quantized import dense_nbits, dense_packed_nbits, pack_nbits, quantize_groups
+from .quantized import dense_nbits, dense_packed_nbits, pack_nbits, quantize_by_scale, quantize_groups
 from .reductions import (
     argmax,
     argmin,
@@ -94,7 +94,7 @@ __all__ = [  # those of the table of element-wise operators, and
     "depthwise_conv2d", "div", "einsum", "expand_dims", "extremes", "flatten", "flip", "full", "gather_elements", "gather_nd",
     "global_avg_pool", "global_max_pool", "grid_sample", "group_norm", "grouped_matmul", "layer_norm", "log_softmax", "matmul", "max",
     "max_pool1d", "max_pool2d", "max_pool3d", "max_pool_positions", "mean", "min", "mul", "one_hot", "pack_nbits", "pad", "prelu",
-    "prod", "quantize_groups", "reinterpret", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "rms_norm",
+    "prod", "quantize_by_scale", "quantize_groups", "reinterpret", "repeat", "resample", "reshape", "resize1d", "resize2d", "resize3d", "rms_norm",
     "roi_align", "rotary", "scatter_elements", "scatter_nd", "softmax", "split", "squeeze", "stack",
     "strided_slice", "sub", "sum", "take", "tile", "topk", "transpose", "triangle", "winograd_conv2d",
     "winograd_weights",

@@ -16,11 +16,12 @@ import numpy as np
 
 from ...tir.annotations import NBITS
 from ...tir.expr import EQ, Expr, Select, cast, const, min_
-from ...tir.expr.intrinsics.number_operations import abs_, bitwise_and, round_, shift_right
+from ...tir.expr import max_ as larger
+from ...tir.expr.intrinsics.number_operations import abs_, bitwise_and, fma, reinterpret, round_, shift_right
 from ..compute import compute
 from ..reduce import max_, reduce_axis, sum_
 from ..tensor import Tensor
-from .arguments import check_tensor, constant, require_same, shape_text
+from .arguments import BROADCAST, check_tensor, constant, require_same, shape_text
 from .products import dense
 
 CODE_BITS = (2, 4, 8)
@@ -215,6 +216,66 @@ def pack_nbits(codes: np.ndarray, bits: int, parts: int, width: int) -> np.ndarr
 def _code(byte: Expr, shift: Any, bits: int) -> Expr:
     """Returns the code of ``bits`` bits that begins at bit ``shift`` of a byte."""
     return bitwise_and(shift_right(byte, cast("uint8", shift)), const((1 << bits) - 1, "uint8"))
+
+
+_LARGEST_NUMBER = 1 << 20
+"""The largest magnitude of the ends of a type to which :func:`quantize_by_scale` rounds, and of zero points."""
+
+_TO_WHOLE = 1.5 * 2.0**23
+"""A float32 of this magnitude has no bits below 1: adding it rounds a smaller number, ties to even."""
+
+
+def quantize_by_scale(
+    data: Tensor, scale: Tensor, zero: Tensor | None = None, *, low: float, high: float, dtype: str,
+    name: str = "quantize_by_scale",
+) -> Tensor:  # fmt: skip
+    """Returns ``cast(clip(round(data / scale) + zero, low, high), dtype)`` by products with the reciprocal of the scale.
+
+    All are float32; ``scale`` and ``zero``, a whole number of at most 20 bits and 0 when left out, have one element. The
+    numbers are those of the division; a NaN gives some number of the type.
+
+    The data is cut to the ends first. Its product with the reciprocal is corrected by its rest, twice: the first time makes
+    it one of the two floats around the quotient, the second time the nearer one (Markstein, 1990). Operands are scaled
+    by a power of two where a reciprocal would leave the normal numbers.
+    """
+    op = "quantize_by_scale"
+    check_tensor(op, data, None, "the data")
+    given = [("scale", scale)] + ([] if zero is None else [("zero point", zero)])
+    for what, v in given:
+        check_tensor(op, v, None, f"the {what}")
+        if any(constant(op, f"an extent of the {what}", e) != 1 for e in v.shape):
+            raise ValueError(f"{op}: the {what} has the shape {shape_text(v)}; it is one number")
+    if any(v.dtype != "float32" for v in (data, *[v for _, v in given])):
+        raise ValueError(f"{op}: the data is {data.dtype}, the scale {scale.dtype}; all are float32")
+    if not -_LARGEST_NUMBER <= low <= high <= _LARGEST_NUMBER or int(low) != low or int(high) != high:
+        raise ValueError(f"{op}: the ends {low} and {high}; whole numbers of at most 20 bits, in order, are expected")
+
+    def number(value: float) -> Expr:
+        return const(value, "float32")
+
+    def one(v: Tensor) -> Expr:
+        return v(*[const(0, "int32")] * v.ndim)
+
+    def rounded(*i: Expr) -> Expr:
+        given_scale = one(scale)
+        size = abs_(given_scale)
+        small, large = size < number(2.0**-64), size > number(2.0**64)
+        power = Select(small, number(2.0**64), Select(large, number(2.0**-64), number(1.0)))
+        by = Select(EQ(size, number(0)), number(2.0**-110), given_scale * power)
+        ends = [number(e) if zero is None else number(e) - one(zero) for e in (low, high)]
+        first, second = [e * by for e in ends]
+        least, most = min_(first, second), larger(first, second)
+        over = data(*i) * power
+        over = Select(over < least, least, over)
+        over = Select(over > most, most, over)
+        inverse = number(1.0) / by
+        quotient = over * inverse
+        for _ in range(2):
+            quotient = fma(fma(-quotient, by, over), inverse, quotient)
+        whole = reinterpret("int32", quotient + number(_TO_WHOLE)) - int(np.float32(_TO_WHOLE).view(np.int32))
+        return cast(dtype, whole if zero is None else whole + cast("int32", one(zero)))
+
+    return compute(data.shape, rounded, name=name, tag=BROADCAST)
 
 
 def _check_bits(op: str, bits: Any) -> None:

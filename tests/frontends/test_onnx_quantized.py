@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from tilewright.driver.models.model_building import build_graph  # noqa: E402
 from tilewright.frontends.onnx import OnnxError, from_onnx  # noqa: E402
-from tilewright.graph import prepare  # noqa: E402
+from tilewright.graph import Services, prepare  # noqa: E402
 
 MICROSOFT = "com.microsoft"
 TYPES = {"uint8": np.uint8, "int8": np.int8, "uint16": np.uint16, "int16": np.int16}
@@ -258,6 +258,49 @@ def test_loops_multiply_integer_weights():
     (loop,) = [n for n in prepare(from_onnx(model_of([node], {"x": x}, constants))).nodes if n.body is not None]
     (product,) = [n for n in loop.body.nodes if n.op == "matmul"]
     assert [v.dtype for v in product.given] == ["uint8", "int8"]
+
+
+@pytest.mark.parametrize(
+    ("op", "direction", "batch", "per_channel", "attrs"),
+    [
+        ("LSTM", "forward", 1, False, {}),
+        ("LSTM", "bidirectional", 3, False, {}),
+        ("GRU", "reverse", 8, True, {}),
+        ("GRU", "forward", 2, True, {"linear_before_reset": 1}),
+        ("RNN", "forward", 9, True, {}),
+    ],
+)
+def test_recurrent_layers_of_decoded_weights(op, direction, batch, per_channel, attrs):
+    """The product of rounded data is one of integers, that of a state one with codes in the loop, for few rows."""
+    rng, width, size, ways = np.random.default_rng(4), 160, 160, 2 if direction == "bidirectional" else 1
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    x = rng.standard_normal((4, batch, width)).astype(np.float32)
+    constants = {
+        "xs": np.float32(0.03),
+        "xz": np.uint8(125),
+        "b": rng.standard_normal((ways, 2 * gates * size)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "xs", "xz"], ["d"]),
+    ]
+    for name in "wr":
+        count = (gates * size,) if per_channel else ()
+        constants[f"{name}q"] = ends(rng, (ways, gates * size, width), np.int8)
+        constants[f"{name}s"] = rng.uniform(0.0005, 0.001, count).astype(np.float32)
+        constants[f"{name}z"] = np.zeros(count, np.int8)
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}q", f"{name}s", f"{name}z"], [name], axis=1))
+    nodes.append(helper.make_node(op, ["d", "w", "r", "b"], ["y"], hidden_size=size, direction=direction, **attrs))
+    model = model_of(nodes, {"x": x}, constants)
+    (want,) = runtime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(build_graph(from_onnx(model))(x), want, rtol=1e-4, atol=2e-5)
+    graph = prepare(from_onnx(model), services=Services(packed_nbits=frozenset(["float32"])))
+    outside = [n for n in graph.nodes if n.op == "dense"]
+    assert [[v.dtype for v in n.inputs[:2]] for n in outside] == [["uint8", "int8"]] * ways
+    loops = [n.body for n in graph.nodes if n.body is not None]
+    kinds = {n.op for body in loops for n in body.nodes}
+    assert len(loops) == ways and "cast" not in kinds
+    assert {"dense", "dense_packed_nbits"} & kinds == ({"dense"} if batch > 8 else {"dense_packed_nbits"})
 
 
 @pytest.mark.parametrize("last", [0, 1])

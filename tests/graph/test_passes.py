@@ -11,6 +11,7 @@ from tilewright.graph import (
     GraphError,
     GraphPass,
     PassTimes,
+    add_scan,
     evaluate,
     parse,
     prepare,
@@ -18,6 +19,7 @@ from tilewright.graph import (
     register_rule,
 )
 from tilewright.graph.passes import split_transposed
+from tilewright.graph.passes.narrow_weights import constants_out_of_loops, move_narrow_weights, narrow_into_loops
 from tilewright.graph.patterns import RULES
 from tilewright.graph.rules import Rule, any_value, number, op, rewritten, rule
 from tilewright.tir.expr import Var
@@ -620,3 +622,51 @@ def test_places_with_fewer_elements_of_the_kernel_are_convolutions_of_their_own(
         n.op for n in after.nodes
     ]
     check(graph, after, *filled(graph))
+
+
+@pytest.mark.parametrize(
+    ("move", "attrs"),
+    [
+        ("squeeze", {"axis": 0}),
+        ("transpose", {"axes": (2, 0, 1)}),
+        ("reshape", {"shape": (80, 50)}),
+        ("strided_slice", {"begin": (0, 70, 0), "end": (1, 3, 50), "strides": (1, -2, 1)}),
+        ("strided_slice", {"begin": (0, 4, 1), "end": (1, 7, 30), "slice_mode": "size"}),
+    ],
+)
+@pytest.mark.parametrize("count", [(), (80, 1), (1, 1, 50)])
+def test_elements_of_weights_move_before_they_are_decoded(move, attrs, count):
+    rng, b = np.random.default_rng(3), Builder()
+    scales = rng.random(count).astype(np.float32)
+    zeros = np.broadcast_to(rng.integers(-9, 9, count), count).astype(np.int32)
+    whole = b.op("cast", b.constant(rng.integers(-128, 127, (1, 80, 50)).astype(np.int8)), dtype="int32")
+    shifted = b.op("subtract", whole, b.constant(zeros))
+    wide = b.op("multiply", b.op("cast", shifted, dtype="float32"), b.constant(scales))
+    graph = b.graph([b.op(move, wide, **attrs)])
+    after = move_narrow_weights(graph)
+    assert [n.op for n in after.nodes] == ["cast", "subtract", "cast", "multiply"]
+    np.testing.assert_array_equal(evaluate(after)[0], evaluate(graph)[0])
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_weights_that_no_product_takes_are_decoded_before_the_loop(steps):
+    rng, b = np.random.default_rng(5), Builder()
+    x, h = b.input("x", (4, 30)), b.constant(np.zeros((4, 30), np.float32))
+    numbers = b.constant(rng.integers(-128, 127, (30, 30)).astype(np.int8))
+    w = b.op("multiply", b.op("cast", numbers, dtype="float32"), b.constant(np.float32(0.01)))
+
+    def step(states, parts):
+        product = b.op("matmul", states[0], w)
+        return [b.op("tanh", b.op("add", product, x))], []
+
+    (last,), _ = add_scan(b, [h], [], step, steps=steps)
+    graph = b.graph([last])
+    inside = narrow_into_loops(graph)
+    (loop,) = [n for n in inside.nodes if n.body is not None]
+    assert "cast" in [n.op for n in loop.body.nodes] and "cast" not in [n.op for n in inside.nodes]
+    back = constants_out_of_loops(inside)
+    (loop,) = [n for n in back.nodes if n.body is not None]
+    assert "cast" not in [n.op for n in loop.body.nodes]
+    data = rng.standard_normal((4, 30)).astype(np.float32)
+    for after in (inside, back, prepare(graph)):
+        np.testing.assert_allclose(evaluate(after, data)[0], evaluate(graph, data)[0], rtol=1e-5, atol=1e-6)

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright import te
+from tilewright.codegen import Target
+from tilewright.driver import build_graph
+from tilewright.driver.graph_services import prepared
 from tilewright.graph import Builder, evaluate, prepare
+from tilewright.graph.quantize import quantized
 
 
 def dequantized(b, x, zero, scale):
@@ -186,3 +191,63 @@ def test_weights_with_zero_points_stay_narrow(op, zeros, data):
     centered, kernel = x.astype(np.int64) - less, w.astype(np.int64) - zero
     if not windows:
         np.testing.assert_array_equal(made, centered @ (kernel.T if op == "dense" else kernel))
+
+
+@pytest.mark.parametrize(
+    "target", ["native -num-cores=1", "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3 -num-cores=1"]
+)
+@pytest.mark.parametrize(("dtype", "bits"), [("uint8", 8), ("int8", 8), ("int16", 16)])
+def test_data_is_quantized_without_divisions(target, dtype, bits):
+    """Numbers near the middle of two whole ones, zeros, infinities, and scales of any magnitude are those of a division."""
+    info, count = np.iinfo(dtype), 4096
+    b = Builder()
+    x, scale, zero = b.input("x", (count,)), b.input("scale", (1,)), b.input("zero", (), dtype)
+    y = quantized(b, x, scale, zero, (info.min, info.max), dtype)
+    graph = b.graph([y])
+    made = prepared(graph, Target(target))
+    assert [n.op for n in made.nodes if n.op in ("divide", "quantize_by_scale")] == ["quantize_by_scale"]
+    run, rng = build_graph(graph, target), np.random.default_rng(bits)
+    scales = [
+        0.0,
+        1e-45,
+        1e-39,
+        1e-20,
+        1.0,
+        -0.03,
+        1e20,
+        2.0**127,
+        3.4e38,
+        np.inf,
+        *rng.random(40),
+        *(10.0 ** rng.uniform(-40, 36, 40)),
+    ]
+    with np.errstate(all="ignore"):
+        for s in np.float32(scales):
+            near = ((rng.integers(-300 << (bits - 8), 300 << (bits - 8), count) + 0.5) * float(s)).astype(np.float32)
+            data = (near.view(np.int32) + rng.integers(-2, 3, count).astype(np.int32)).view(np.float32)
+            data[:7] = [0, -0.0, np.inf, -np.inf, 3e38, -3e38, 1e-45]
+            place = rng.integers(info.min, info.max, endpoint=True)
+            want = np.clip(np.rint(data / s) + np.float32(place), info.min, info.max)
+            got = run(data, s.reshape(1), np.array(place, dtype))
+            known = ~np.isnan(want)
+            np.testing.assert_array_equal(got[known], want[known].astype(dtype))
+
+
+@pytest.mark.parametrize("change", ["channels", "read", "float", "wide", "few"])
+def test_divisions_that_stay(change):
+    b = Builder()
+    x = b.input("x", (4, 16) if change == "few" else (64, 64))
+    scale = b.input("scale", (64,) if change == "channels" else ())
+    whole = b.op("round", b.op("divide", x, scale))
+    cut = b.op("clip", whole, low=0.0, high=255.0 if change != "wide" else 2.0**24)
+    outputs = [cut if change == "float" else b.op("cast", cut, dtype="int32"), *([whole] if change == "read" else [])]
+    made = prepared(b.graph(outputs), Target.of("native"))
+    assert "divide" in [n.op for n in made.nodes]
+
+
+def test_wrong_arguments_of_quantization_by_scale():
+    x, s = te.placeholder((4, 4)), te.placeholder((4,))
+    with pytest.raises(ValueError, match="it is one number"):
+        te.ops.quantize_by_scale(x, s, low=0, high=255, dtype="uint8")
+    with pytest.raises(ValueError, match="whole numbers of at most 20 bits"):
+        te.ops.quantize_by_scale(x, te.placeholder(()), low=0.5, high=255, dtype="uint8")
