@@ -171,24 +171,28 @@ def constants_out_of_loops(graph: Graph, services: Services = Services()) -> Gra
 def _without_constant_parts(b: Builder, node: Node) -> Node:
     body = node.attrs["body"]
     outside: dict[Value, Value] = {}
-    parts: set[Node] = set()
+    parts: list[Node] = []
 
     def out(v: Value) -> Value:
         if v not in outside:
             outside[v] = b.constant(body.constants[v], v.name, v.dtype)
         return outside[v]
 
+    results = set(body.outputs)  # each step stores them in memory of their own
     for n in body.nodes:
-        if n.inputs and n.body is None and all(v in outside or v in body.constants for v in n.given):
+        if not n.inputs or n.body is not None or not results.isdisjoint(n.outputs):
+            continue
+        if all(v in outside or v in body.constants for v in n.given):
             inputs = [None if v is None else out(v) for v in n.inputs]
             made = b.several(n.op, *inputs, names=[v.name for v in n.outputs], **n.attrs)
             outside.update(zip(n.outputs, made, strict=True))
-            parts.add(n)
+            parts.append(n)
     if not parts:
         return node
-    nodes = tuple([n for n in body.nodes if n not in parts])
-    read = {*body.outputs, *[v for n in nodes for v in n.given]}
-    results = [v for n in parts for v in n.outputs if v in read]
-    inner = without_unread(body.replaced(nodes, inputs=(*body.inputs, *results)))
-    given = (*node.given, *[outside[v] for v in results])
+    moved = set(parts)
+    nodes = tuple([n for n in body.nodes if n not in moved])
+    read = {v for n in nodes for v in n.given}
+    passed = [v for n in parts for v in n.outputs if v in read]
+    inner = without_unread(body.replaced(nodes, inputs=(*body.inputs, *passed)))
+    given = (*node.given, *[outside[v] for v in passed])
     return Node(node.op, given, node.outputs, {**node.attrs, "body": inner})
