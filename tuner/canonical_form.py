@@ -458,7 +458,7 @@ def join_short_rows(sch: Schedule, lanes: int, of: Schedule | None = None) -> bo
     for block in ProgramInfo(sch.func).blocks:
         if not block.is_reduction or block.keeps_order or block.obstacle is not None or not block.writes_in_order:
             continue
-        if len(block.spatial) < 2 or block.axes != (*block.spatial, *block.reduce):
+        if len(block.spatial) < 2 or block.axes != (*block.spatial, *block.reduce) or dot_factors(block.block.body):
             continue
         *outer, row, last = block.spatial
         if not 1 < block.extents[last] < min(lanes, block.extents[row] * block.extents[last]):
