@@ -333,7 +333,7 @@ def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str]) 
             continue
         for use in {use.buffer: use for use in block.loads}.values():
             dtype = use.buffer.dtype
-            size = math.prod(block.extents[v] for v in use.axes() if v in block.extents)
+            size = block.elements_of(use)
             work = math.prod(block.extents.values())
             reuse = _REUSE_CONVERTED if block.spatial[-1:] and block.spatial[-1] in use.axes() else _REUSE_SCALARS
             if not dtype.is_float or dtype.bits != 16 or not use.affine or size * reuse > work:
@@ -408,7 +408,7 @@ def _far_from_results(block: BlockInfo, near: Var) -> list[Use]:
         return []
     work = math.prod(block.extents.values())
     places = [sum(other.buffer is use.buffer for other in block.loads) for use in far]
-    sizes = [math.prod(block.extents[v] for v in use.axes() if v in block.extents) for use in far]
+    sizes = [block.elements_of(use) for use in far]
     return far if all(n == 1 and size * _REUSE_TURNED <= work for n, size in zip(places, sizes, strict=True)) else []
 
 
@@ -450,9 +450,10 @@ def turn_results(sch: Schedule, of: Schedule | None = None) -> bool:
 def join_short_rows(sch: Schedule, lanes: int, of: Schedule | None = None) -> bool:
     """Let reductions whose last axis is short compute it and the one before as one axis.
 
-    All that they access has to be in line along both. Windows over images of three channels in their last dimension are such: neighbours along (column, channel) are neighbours in
-    memory. The results are written to a copy in which the two are one dimension, which a tile then brings to its place. ``lanes``: those of
-    a vector; ``of``: the function of symbolic sizes whose example this is. Returns whether there are such reductions.
+    All that they access has to be in line along both. Windows over images of three channels in their last dimension are
+    such: neighbours along (column, channel) are neighbours in memory. The results are written to a copy in which the two
+    are one dimension, which a tile then brings to its place. ``lanes``: those of a vector; ``of``: the function of symbolic
+    sizes whose example this is. Returns whether there are such reductions.
     """
     found = False
     for block in ProgramInfo(sch.func).blocks:
@@ -506,7 +507,7 @@ def _axis_along_inputs(block: BlockInfo, near: Var) -> Var | None:
 
     def in_line(axis: Var) -> int:
         uses = [use for use in block.loads if use.step(axis) == 1 and reuses(block, use)]
-        return sum(math.prod(block.extents[v] for v in use.axes() if v in block.extents) for use in uses)
+        return sum(map(block.elements_of, uses))
 
     best = max(wide, key=in_line, default=None)
     if best is not None and in_line(best):

@@ -271,6 +271,10 @@ class BlockInfo:
         in_line = self.is_reduction
         return tuple({(a.buffer, *map(expression_key, a.indices)): _use(a, in_line) for a in found}.values())
 
+    def elements_of(self, use: Use) -> int:
+        """Returns how many elements an access goes through along its axes."""
+        return math.prod(self.extents[v] for v in use.axes() if v in self.extents)
+
     @cached_property
     def is_joined(self) -> bool:
         """Returns whether one axis goes through two dimensions of what the block reads or writes."""

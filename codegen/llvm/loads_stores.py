@@ -380,7 +380,7 @@ def _from_a_masked_span(
     found = em.fn.shuffled(memory_type(whole), loaded, "poison", [n - first for n in offsets])
     return em.fn.pure(
         f"select <{dtype.lanes} x i1> {em.value(e.predicate)}, {memory} {found}, {memory} zeroinitializer"
-    )  # type: ignore[arg-type]
+    )
 
 
 def _is_near(em: LlvmScope, distance: int, dtype: DType) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...tir.analysis.reductions import find_reducer
 from ...tir.arith import Analyzer, eval_interval, linear_coefficients
@@ -394,12 +395,14 @@ class _Splitter(ScopedTransform):
         self.copies = 1
         self.conditions: _Known = {}
         self.func = func
-        self.unsigned: set[Buffer] | None = None
+
+    @cached_property
+    def unsigned(self) -> set[Buffer]:
+        """The buffers inside the function that never hold -0.0."""
+        return _without_negative_zero(self.func)
 
     def idle(self, body: Stmt) -> list[Expr]:
         """Return the checks without any of which ``body`` combines an identity."""
-        if self.unsigned is None:
-            self.unsigned = _without_negative_zero(self.func)
         return _idle_without(body, self.unsigned)
 
     def loop(self, loop: For, _: ScopedTransform) -> Stmt | None:

@@ -78,7 +78,7 @@ def _small_operands_inside(block: BlockInfo, axes: Sequence[Var]) -> tuple[Var, 
 
     def passed(axis: Var, other: Var) -> int:
         uses = [use for use in block.loads if axis in use.axes() and other not in use.axes()]
-        return sum(math.prod(block.extents[v] for v in use.axes() if v in block.extents) for use in uses)
+        return sum(map(block.elements_of, uses))
 
     for axis in axes:
         place = len(out)
@@ -113,7 +113,7 @@ class TiledBlock:
 
     def bytes_of(self, use: Use) -> float:
         """Returns the bytes of the elements that a load goes through."""
-        return bytes_each(use.buffer.dtype) * math.prod(self.block.extents[v] for v in use.axes())
+        return bytes_each(use.buffer.dtype) * self.block.elements_of(use)
 
 
 @dataclass(frozen=True)

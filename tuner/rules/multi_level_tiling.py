@@ -317,7 +317,8 @@ class TilingCosts:
     def _lines_between(self, use: Use, last: BlockInfo, far: int) -> tuple[np.ndarray, int, float]:
         """Returns how many lines of a buffer are stored to between elements of one line.
 
-        Also the bytes between them, and how many elements of a line stand together in a tile. ``last`` is the block that stores a tile, and ``far`` the bytes between neighbours of a vector.
+        Also the bytes between them, and how many elements of a line stand together in a tile. ``last`` is the block that
+        stores a tile, and ``far`` the bytes between neighbours of a vector.
         """
         lines, itemsize, together = np.ones(self.rows), self.block.itemsize, 1.0
         for loop in self.walk.loops:
@@ -371,7 +372,7 @@ class TilingCosts:
         use = self.case.packed
         if use is None:
             return np.zeros(self.rows)
-        size = math.prod(self.extents[v] for v in use.axes()) * self.block.itemsize
+        size = self.block.elements_of(use) * self.block.itemsize
         slices = np.maximum(self.trips[self.axes.vector] / np.maximum(self.slice, 1.0), 1.0)
         near = (self.slice > 0) & (size / slices < 0.5 * self.machine.l2_bytes)
         moved = np.where(near, 1.0, 2.0) * size * (1.0 if use.stride(self.axes.vector) == 1 else 1.5)

@@ -79,12 +79,6 @@ LEAST_STEPS = 4
 """The least number of steps along the contiguous axis that become lanes of vectors, or are turned into lanes of rows."""
 
 
-def is_one_by_one(block: BlockInfo) -> bool:
-    """Returns whether a recurrence is computed element by element: its steps are contiguous, and too few for vectors."""
-    steps = axis_of_steps(block)
-    return steps is not None and block.stores[0].stride(steps) == 1 and 1 < block.extents[steps] < LEAST_STEPS
-
-
 def steps_in_a_row(block: BlockInfo) -> int:
     """Returns the number of steps of a recurrence that lie side by side in memory, and 0 for other blocks.
 
@@ -92,6 +86,11 @@ def steps_in_a_row(block: BlockInfo) -> int:
     """
     steps = axis_of_steps(block)
     return block.extents[steps] if steps is not None and block.stores[0].stride(steps) == 1 else 0
+
+
+def is_one_by_one(block: BlockInfo) -> bool:
+    """Returns whether a recurrence is computed element by element: its steps are contiguous, and too few for vectors."""
+    return 1 < steps_in_a_row(block) < LEAST_STEPS
 
 
 def is_running(block: BlockInfo, steps: Var) -> bool:

@@ -1,6 +1,4 @@
 """The names of :mod:`...libdevice`, at the place where some kernels look for them."""
 
-from ....device_rows import LIBDEVICE
-
-globals().update(LIBDEVICE)
-__all__ = sorted(LIBDEVICE)
+from ..libdevice import *  # noqa: F403
+from ..libdevice import __all__, __getattr__  # noqa: F401
