@@ -173,6 +173,10 @@ class MethodSignatures:
         """Reduce once what is the same along an axis, and copy the results along it afterwards."""
         raise NotImplementedError
 
+    def reduce_where_copied(self, block: Block) -> None:
+        """Compute the results of a reduction only where the block that copies them reads them, and remove the copy."""
+        raise NotImplementedError
+
     def reindex(self, block: Block, buffer: Any, skip_simplify: bool = False, place: int | None = None) -> BlockRV:
         """Let a block access a copy of a buffer whose dimensions are the axes that address it."""
         raise NotImplementedError

@@ -39,6 +39,7 @@ from ..tir.walk import blocks_of, pre_order, vars_in
 from .cost.axis_roles import dot_factors, product_axes, reuses
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
 from .program import BlockInfo, ProgramInfo, Use, divisors_of, factors_of
+from .rules.stages_to_inline import blocks_to_inline
 
 _Place = tuple[BlockInfo | Buffer, int]
 """An axis of a block or a dimension of a buffer, by its number."""
@@ -71,6 +72,7 @@ def compute_once(sch: Schedule, of: Schedule | None = None) -> None:
     They count upwards where that applies to ``of`` as well, the function of symbolic sizes whose example this is.
     """
     _pad_triangles(sch)
+    _reduce_where_read(sch, of)
     _drop_unit_axes(sch)
     reduce_once(sch)
     _drop_equal_steps(sch)
@@ -94,6 +96,39 @@ def _pad_triangles(sch: Schedule) -> None:
             continue
         padded = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
         if padded.reduce_size > _LARGER * block.reduce_size:
+            sch.restore(before)
+
+
+def _reduce_where_read(sch: Schedule, of: Schedule | None) -> None:
+    """Compute results of reductions only where another stage reads them, if that is at most half of them.
+
+    Such are a diagonal, every second result, and the last row. That has to apply to ``of`` as well, the function of
+    symbolic sizes.
+    """
+    for block in ProgramInfo(sch.func).blocks:
+        program = ProgramInfo(sch.func)
+        readers = program.consumers(block)
+        if not block.is_reduction or block.keeps_order or block.obstacle is not None or block.block.annotations:
+            continue
+        if program.is_output(block) or len(readers) != 1 or len(block.stores) != 1:
+            continue
+        (reader,), buffer = readers, block.stores[0].buffer
+        uses = [use for use in reader.loads if use.buffer is buffer]
+        axes = {v for use in uses for v in (*use.axes(), *(v for some in use.unknown for v in some))}
+        if _FEWER * math.prod(reader.extents[v] for v in axes) > block.spatial_size:
+            continue
+        before = sch.copy()
+        try:
+            body = reader.block.body
+            if not (isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)) or len(axes) < len(
+                reader.axes
+            ):
+                sch.reindex(reader.name, ("read", buffer.name))
+            sch.reduce_where_copied(block.name)
+        except ScheduleError:
+            sch.restore(before)
+            continue
+        if not _applies_to(sch, of):
             sch.restore(before)
 
 
@@ -633,7 +668,10 @@ def _by_numbers(func: PrimFunc) -> _Divisors:
 
 
 def _to_split(program: ProgramInfo) -> list[BlockInfo]:
-    """Returns the blocks whose axes are split: reductions and element-wise stages of long rows, which are not affine."""
+    """Returns the blocks whose axes are split: reductions and element-wise stages of long rows, which are not affine.
+
+    Stages that are inlined divide their consumers' axes then, if any.
+    """
     found = _not_affine_reductions(program)
     for b in program.blocks:
         if b.is_reduction or b.keeps_order or b.obstacle is not None or all(use.affine for use in b.loads):
@@ -641,7 +679,8 @@ def _to_split(program: ProgramInfo) -> list[BlockInfo]:
         inner = next((n for n in reversed(range(len(b.axes))) if b.extents[b.axes[n]] > 1), 0)
         if b.axes and (by := divisors_of(b)[inner]) and min(by) >= _LONG_ROW:
             found.append(b)
-    return found
+    inlined = set(blocks_to_inline(program)) if len(found) > len(_not_affine_reductions(program)) else ()
+    return [b for b in found if b.name not in inlined]
 
 
 _LONG_ROW = 32

@@ -449,6 +449,23 @@ def divisors_of(block: BlockInfo) -> list[set[int]]:
     return [found[v] for v in block.axes]
 
 
+def periods_of(block: BlockInfo) -> list[set[int]]:
+    """Returns for each axis the numbers of its steps after which quotients and remainders repeat, up to whole numbers.
+
+    The parts of ``(c - i) // 4`` and ``(2 * i + 8 * j) % 8`` repeat after 4 steps of ``i``. What another axis moves by no
+    multiple of the divisor repeats nowhere.
+    """
+    found = divisors_of(block)
+    for access in accesses(block.block.body):
+        for node in [n for index in access.indices for n in pre_order(index)]:
+            if isinstance(node, (FloorDiv, FloorMod)) and isinstance(node.b, IntImm) and (by := node.b.value) > 1:
+                form = affine(node.a)
+                moved = [] if form is None else [(v, step) for v, step in form.terms.items() if step % by]
+                if len(moved) == 1 and moved[0][0] in block.axes:
+                    found[block.axes.index(moved[0][0])].add(by // math.gcd(moved[0][1], by))
+    return found
+
+
 def splits_into_affine(block: BlockInfo) -> bool:
     """Returns whether all indices are affine once each axis is split by the numbers that it is divided by."""
     by = dict(zip(block.axes, divisors_of(block), strict=True))

@@ -1,11 +1,12 @@
-"""This module defines reduce_once and drop_equal_steps, which compute once what a reduction computes several times.
+"""This module defines reduce_once, drop_equal_steps and reduce_where_copied, which leave out what a reduction computes in vain.
 
-``reduce_once`` leaves out axes along which results are the same, ``drop_equal_steps`` axes along which steps are.
+``reduce_once`` leaves out axes along which results are the same, ``drop_equal_steps`` axes along which steps are, and
+``reduce_where_copied`` results that no block reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...tir.analysis.known_ranges import sized_analyzer
@@ -21,24 +22,32 @@ from ...tir.expr import (
     IterVar,
     Range,
     Var,
+    cast,
     const,
+    is_const_int,
     reads_memory,
     same,
 )
 from ...tir.expr.reducers import ALL, ANY, LARGEST, MAX, MIN, SMALLEST, SUM
 from ...tir.stmt import BlockRealize, Buffer, BufferStore, PrimFunc, Stmt, seq
-from ...tir.walk import pre_order, transform, uses_var
-from ..edit.loop_nests import allocating, copying_block, in_own_loops, nest
+from ...tir.walk import pre_order, substitute, transform, uses_var
+from ..edit.loop_nests import allocating, copying_block, freeing, in_own_loops, nest
 from ..errors import ScheduleError
 from ..handles import BlockRV
 from ..primitive import primitive
 from ..require.block_preconditions import (
+    check_complete,
     check_from_zero,
+    check_no_pointers,
     check_plain_path,
+    check_read_by_blocks_alone,
     check_reduction,
+    check_writes_first,
     find_block,
     nest_of_its_own,
+    ordered_scope,
     scope_around,
+    the_store,
 )
 from .rfactor import combined, reduction_of
 
@@ -109,7 +118,8 @@ def reduce_once(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
             where=realize, hint="store at the axes themselves",
         )  # fmt: skip
     buffer = store.buffer
-    forms = {iv.var: _form_of(func, store.value, iv, buffer, axes) for iv in spatial}
+    value = _in_plain_indices(func, old.iter_vars, store.value)
+    forms = {iv.var: _form_of(func, value, iv, buffer, axes) for iv in spatial}
     if all(form is v for v, form in forms.items()):
         raise ScheduleError(
             f"the results of block {block!r} depend on all of its axes", where=realize,
@@ -144,7 +154,7 @@ def reduce_once(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
 
     loops = [(Var(f"ax{n}", iv.var.dtype), iv.dom.extent) for n, iv in enumerate(new_axes)]
     made = old.with_(
-        iter_vars=tuple(new_axes), reads=(), writes=(), body=BufferStore(once, transform(store.value, moved), here),
+        iter_vars=tuple(new_axes), reads=(), writes=(), body=BufferStore(once, transform(value, moved), here),
         init=BufferStore(once, start.value, here),
     )  # fmt: skip
     reduced = nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), redeclared(made)))
@@ -206,7 +216,7 @@ def drop_equal_steps(func: PrimFunc, block: str) -> PrimFunc:
             where=realize,
             hint="it applies to sums and to extremes without their positions, without conditions",
         )
-    (update,), (value,) = known.updates, known.right
+    (update,), value = known.updates, _in_plain_indices(func, old.iter_vars, known.right[0])
     axes = {iv.var for iv in old.iter_vars}
     analyzer = sized_analyzer(func)
     times: Expr = const(1)
@@ -248,6 +258,127 @@ def drop_equal_steps(func: PrimFunc, block: str) -> PrimFunc:
     return tree.replace(
         {top: nest(loops, BlockRealize(tuple([v for v, _ in loops]), const(True, "bool"), redeclared(made)))}
     )
+
+
+@primitive
+def reduce_where_copied(func: PrimFunc, block: str) -> PrimFunc:
+    """Compute the results of a reduction only where the block that copies them reads them, and remove the copy.
+
+    The reduction then writes what the copy wrote. A diagonal, every second result, or rows at indices from memory take
+    only their own share of the work; elements that the copy reads several times are computed several times.
+
+    Applies to a reduction of one store, at its axes, that is alone in its loops. Only the copy reads its buffer, at one
+    place of the copy's axes; what else is in the indices is not written in the function.
+
+    >>> from tilewright.schedule import Schedule
+    >>> from tilewright.tir.parser import parse
+    >>> sch = Schedule(parse('''
+    ... @T.prim_func
+    ... def main(A: T.Buffer((8, 16)), C: T.Buffer((4,))):
+    ...     B = T.alloc_buffer((8,))
+    ...     for i, k in T.grid(8, 16):
+    ...         with T.block("B"):
+    ...             vi, vk = T.axis.remap("SR", [i, k])
+    ...             with T.init():
+    ...                 B[vi] = T.float32(0)
+    ...             B[vi] = B[vi] + A[vi, vk]
+    ...     for i in range(4):
+    ...         with T.block("C"):
+    ...             vi = T.axis.spatial(4, i)
+    ...             C[vi] = B[vi * 2 + 1]
+    ... '''))
+    >>> sch.reduce_where_copied("B")
+    >>> sch.func.show()
+    # from tilewright.tir import script as T
+    <BLANKLINE>
+    @T.prim_func
+    def main(A: T.Buffer((8, 16), "float32"), C: T.Buffer((4,), "float32")):
+        # with T.block("root"):
+        for ax0, ax1 in T.grid(4, 16):
+            with T.block("B"):
+                v0, vk = T.axis.remap("SR", [ax0, ax1])
+                T.reads(A[v0 * 2 + 1, vk])
+                T.writes(C[v0])
+                with T.init():
+                    C[v0] = T.float32(0.0)
+                C[v0] = C[v0] + A[v0 * 2 + 1, vk]
+    """
+    tree = tree_of(func)
+    realize, top = _rectangle(tree, block)
+    old, scope = realize.block, ordered_scope(tree, realize)
+    store, start = the_store(realize, old.body), the_store(realize, old.init)
+    spatial = [iv for iv in old.iter_vars if iv.kind != IterVar.REDUCE]
+    buffer = store.buffer
+    if len(store.indices) != len(spatial) or {*store.indices} != {iv.var for iv in spatial}:
+        raise ScheduleError(
+            f"block {block!r} does not store at its axes, each of which is one index", where=realize,
+            hint="store at the axes themselves",
+        )  # fmt: skip
+    readers = [r for r in scope.readers.get(buffer, ()) if r is not realize]
+    if len(readers) != 1 or buffer in func.buffer_map.values() or buffer not in scope.root.block.alloc_buffers:
+        raise ScheduleError(
+            f"the results of block {block!r} are not for one other block alone", where=realize,
+            hint="it applies where one block reads them, and that is a copy",
+        )  # fmt: skip
+    (reader,) = readers
+    check_read_by_blocks_alone(scope, buffer)
+    check_complete(tree, reader)
+    check_plain_path(tree, reader)
+    check_writes_first(scope, realize, readers, buffer)
+    copy = the_store(reader, reader.block.body)
+    copy_top, axes = nest_of_its_own(tree, reader), reader.block.iter_vars
+    check_from_zero(reader, axes)
+    stored = [i for i in copy.indices if not isinstance(i, IntImm)]
+    long = {iv.var for iv in axes if not is_const_int(iv.dom.extent, 1)}
+    plain = len({*stored}) == len(stored) and long <= {*stored} <= {iv.var for iv in axes}
+    if not plain or not isinstance(copy.value, BufferLoad) or copy.value.buffer is not buffer:
+        raise ScheduleError(
+            f"block {reader.block.name_hint!r} does more than copy elements of {buffer.name} to places of their own",
+            where=reader, hint="let it read a copy first, with reindex",
+        )  # fmt: skip
+    check_no_pointers(scope.root.block, [buffer, copy.buffer], "so it is not known what is read", realize)
+    tables = {n.buffer for i in copy.value.indices for n in pre_order(i) if isinstance(n, BufferLoad)}
+    early = [r for r in (*scope.readers.get(copy.buffer, ()), *scope.writers.get(copy.buffer, ())) if r is not reader]
+    for other in tables:
+        for writer in scope.writers.get(other, ()):
+            raise ScheduleError(
+                f"block {writer.block.name_hint!r} writes {other.name}, which says what block "
+                f"{reader.block.name_hint!r} copies", where=(reader, writer),
+                hint="it applies to indices from arguments that the function does not write",
+            )  # fmt: skip
+    check_writes_first(scope, reader, early, copy.buffer, "the copy has to come before all that use its result")
+    mine = [IterVar(iv.dom, Var(f"v{n}", iv.var.dtype)) for n, iv in enumerate(axes)]
+    at: dict[Var, Expr] = {iv.var: new.var for iv, new in zip(axes, mine, strict=True)}
+    point = [substitute(i, at) for i in copy.value.indices]
+    there = tuple([substitute(i, at) for i in copy.indices])
+    place = {v: cast(v.dtype, i) for v, i in zip(store.indices, point, strict=True) if isinstance(v, Var)}
+
+    def moved(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.buffer is buffer:
+            return BufferLoad(copy.buffer, there)
+        return place.get(n) if isinstance(n, Var) else None
+
+    made = old.with_(
+        iter_vars=(*mine, *[iv for iv in old.iter_vars if iv.kind == IterVar.REDUCE]), reads=(), writes=(),
+        body=BufferStore(copy.buffer, _in_plain_indices(func, mine, transform(store.value, moved)), there),
+        init=BufferStore(copy.buffer, transform(start.value, moved), there),
+    )  # fmt: skip
+    reduced = in_own_loops(redeclared(made))
+    return tree.replace({top: reduced, copy_top: None}, {scope.root.block: freeing([buffer])})
+
+
+def _in_plain_indices(func: PrimFunc, axes: Sequence[IterVar], value: Expr) -> Expr:
+    """Return ``value`` with the indices of what it reads simplified, as ``2 * i % 8`` to ``i % 4 * 2``."""
+    known = sized_analyzer(func)
+    for iv in axes:
+        known.bind(iv.var, iv.dom)
+
+    def simple(n: Any) -> Any:
+        if isinstance(n, BufferLoad) and n.indices:
+            return BufferLoad(n.buffer, tuple([known.simplify(transform(i, simple)) for i in n.indices]))
+        return None
+
+    return transform(value, simple)
 
 
 def _rectangle(tree: Tree, block: str) -> tuple[BlockRealize, Stmt]:

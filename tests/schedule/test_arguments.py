@@ -93,6 +93,7 @@ SENSIBLE = {
     "reverse_compute_at": ("D", C0, False, -1),
     "reverse_compute_inline": ("D",),
     "reduce_once": ("C",),
+    "reduce_where_copied": ("C",),
     "rfactor": (C2, 0),
     "rolling_buffer": ("B", 0),
     "sample_categorical": ([1, 2], [0.5, 0.5], None),

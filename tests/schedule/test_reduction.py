@@ -472,6 +472,8 @@ def repeated(place, shape, extents, dtype="int32"):
         (lambda i, j: (i // 2, j % 3), (7, 3, 1), (13, 16), (7, 3)),
         (lambda i, j: (i % 4 + i % 4,), (8, 7), (13, 2), (4,)),
         (lambda i, j: (), (7,), (13, 2), ()),
+        (lambda i, j: (2 * i % 8, j), (8, 2, 7), (13, 2), (4, 2)),
+        (lambda i, j: ((2 * i + 1) // 6, j), (5, 2, 7), (13, 2), (5, 2)),
     ],
 )
 def test_results_that_are_the_same_along_axes_are_reduced_once(place, shape, extents, once, agree, replays):
@@ -611,6 +613,96 @@ def test_a_sum_keeps_steps_that_come_more_often_than_its_type_counts(dtype):
     sch = Schedule(combined_again(lambda r, s: (s,), (5, 3), (times, 3), "sum", dtype))
     with pytest.raises(ScheduleError, match="combine different values"):
         sch.drop_equal_steps("B")
+
+
+def read_somewhere(place, extents, more=0):
+    """Sums of the rows of A, which a second stage reads at ``place``; a third one reads them where ``more``."""
+    A, t, k = (
+        te.placeholder((12, 10, 5), "int32", name="A"),
+        te.placeholder((6,), "int32", name="t"),
+        te.reduce_axis((0, 5)),
+    )
+    B = te.compute((12, 10), lambda i, j: te.sum(A[i, j, k] * (i + 1), axis=k), name="B")
+    C = te.compute(extents, lambda *i: B[place(t, *i)], name="C")
+    users = [te.compute((12,), lambda i: B[i, 0], name="D")] if more else []
+    return te.create_prim_func([A, t, C, *users])
+
+
+@pytest.mark.parametrize(
+    ("place", "extents"),
+    [
+        (lambda t, i: (i, i), (10,)),
+        (lambda t, i: (11, i * 2 + 1), (5,)),
+        (lambda t, i, j: (11 - i, j), (12, 10)),
+        (lambda t, i, j: (i // 2, j % 3), (8, 7)),
+        (lambda t, i, j: (t[i], 9 - j * 3), (6, 4)),
+        (lambda t: (3, 4), ()),
+    ],
+)
+def test_results_are_reduced_where_they_are_copied(place, extents, agree, replays):
+    func = read_somewhere(place, extents)
+    sch = Schedule(func, debug_mask="all")
+    sch.reduce_where_copied("B")
+    assert [w.buffer.name for w in sch.get(sch.get_block("B")).writes] == ["C"]
+    assert not sch.get_consumers("B")
+    A, t = np.random.default_rng(0).integers(-9, 9, (12, 10, 5)).astype("int32"), np.array([0, 11, 3, 3, 7, 1], "int32")
+    got, want = np.zeros(extents, "int32"), np.zeros(extents, "int32")
+    interpret(sch.func, A, t, got)
+    interpret(func, A, t, want)
+    np.testing.assert_array_equal(got, want)
+    replays(sch, func)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 12])
+def test_symbolic_results_are_reduced_where_they_are_copied(size):
+    n, k = te.var("n"), te.reduce_axis((0, 5), name="k")
+    A = te.placeholder((n, n, 5), "int32", name="A")
+    B = te.compute((n, n), lambda i, j: te.sum(A[i, j, k], axis=k), name="B")
+    func = te.create_prim_func([A, te.compute((n,), lambda i: B[i, n - 1 - i], name="C")])
+    sch = Schedule(func)
+    sch.reduce_where_copied("B")
+    a, c = np.random.default_rng(0).integers(-9, 9, (size, size, 5)).astype("int32"), np.zeros(size, "int32")
+    interpret(sch.func, a, c)
+    np.testing.assert_array_equal(c, np.fliplr(a.sum(2)).diagonal())
+
+
+def test_what_several_blocks_read_is_reduced_everywhere():
+    sch = Schedule(read_somewhere(lambda t, i: (i, i), (10,), more=1))
+    with pytest.raises(ScheduleError, match="not for one other block alone"):
+        sch.reduce_where_copied("B")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("B[vi * 2] + T.float32(1)", "does more than copy"),
+        ("B[u[vi]]", "which says what block 'C' copies"),
+        ("A[vi, 0]", "not for one other block alone"),
+    ],
+)
+def test_other_readers_leave_a_reduction_as_it_is(value, said):
+    func = parse(f"""
+@T.prim_func
+def main(A: T.Buffer((8, 5)), t: T.Buffer((4,), "int32"), C: T.Buffer((4,))):
+    B = T.alloc_buffer((8,))
+    u = T.alloc_buffer((4,), "int32")
+    for i in range(4):
+        with T.block("u"):
+            vi = T.axis.spatial(4, i)
+            u[vi] = t[vi] + 1
+    for i, k in T.grid(8, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = {value}
+""")
+    with pytest.raises(ScheduleError, match=said):
+        Schedule(func).reduce_where_copied("B")
 
 
 SYMBOLIC = """

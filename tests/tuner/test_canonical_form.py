@@ -723,3 +723,42 @@ def test_steps_of_two_pixels_are_no_line():
     a, b = te.reduce_axis((0, 2), name="a"), te.reduce_axis((0, 2), name="b")
     out = te.compute((10, 20, 3), lambda i, j, c: te.max(x[2 * i + a, 2 * j + b, c], axis=[a, b]), name="y")
     assert not any(s.name.endswith("_joined") for s in Space(te.create_prim_func([x, out]), WIDE).sketches)
+
+
+def read_at(place, extents, n=48):
+    """A product of which a stage reads a part, and its reference in NumPy."""
+    A, B = te.placeholder((n, n), name="A"), te.placeholder((n, n), name="B")
+    acc = product(lambda i, r: A[i, r], lambda r, j: B[r, j], n, n, n)
+    y = te.compute(extents, lambda *i: te.tanh(acc[place(*i)]), name="y")
+    where = np.indices(extents) if extents else ()
+    return [A, B, y], lambda a, b: np.tanh((a @ b)[place(*where)])
+
+
+@pytest.mark.parametrize("target", [WIDE, Target("nvidia/nvidia-h100")], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(
+    ("place", "extents"),
+    [
+        (lambda i: (i, i), (48,)),
+        (lambda i: (47, i), (48,)),
+        (lambda i, j: (2 * i + 1, j), (24, 48)),
+        (lambda: (3, 5), ()),
+    ],
+)
+def test_only_results_that_are_read_are_computed(place, extents, target):
+    args, numpy = read_at(place, extents)
+    sch = Schedule(te.create_prim_func(args))
+    program = bring_into_canonical_form(sch)
+    assert [b.spatial_size for b in program.blocks if b.is_reduction] == [int(np.prod(extents))]
+    scheduled = default_schedule(te.create_prim_func(args), target=target)
+    g = np.random.default_rng(0)
+    a, b = (g.standard_normal((48, 48)).astype("float32") for _ in range(2))
+    y = np.zeros(extents, "float32")
+    if target is WIDE:
+        tw.build(scheduled, target=target)(a, b, y)
+        np.testing.assert_allclose(y, numpy(a, b), rtol=1e-5, atol=1e-5)
+
+
+def test_results_of_which_most_are_read_are_computed_together():
+    args, _ = read_at(lambda i, j: (47 - i, j + 1), (48, 47))
+    program = bring_into_canonical_form(Schedule(te.create_prim_func(args)))
+    assert [b.spatial_size for b in program.blocks if b.is_reduction] == [48 * 48]

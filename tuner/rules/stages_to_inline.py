@@ -345,18 +345,18 @@ def _inline(program: ProgramInfo, block: BlockInfo, decodes: bool, work: int) ->
         return bool(parts[0] == "taken")
     if program.other_writers(block):
         return False
-    if copies(block) and all(use.affine for use in block.loads) and (work <= _CHEAP or len(consumers) == 1):
-        return True
-    if copies(block) and any(consumer.is_reduction for consumer in consumers):
+    if copies(block) and all(use.affine for use in block.loads):
+        if work <= _CHEAP or (len(consumers) == 1 and not _repeats(consumers[0], block)):
+            return True
+    elif copies(block) and any(consumer.is_reduction for consumer in consumers):
         return _comes_again(block, consumers)
     if _stands_between(program, block, consumers):
         return True
     for consumer in consumers:
-        reads = consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block)
-        repeated = reads > block.spatial_size
+        repeated = _repeats(consumer, block)
         if work > _MUCH and _is_turned_in_short_rows(consumer, block):
             return False
-        if consumer.is_reduction and repeated and not (decodes and reads <= _ROWS * block.spatial_size):
+        if consumer.is_reduction and repeated and not (decodes and not _repeats(consumer, block, _ROWS)):
             return False
         if work > _CHEAP and (repeated or is_one_by_one(consumer)):
             return False
@@ -528,6 +528,11 @@ def _stands_between(program: ProgramInfo, block: BlockInfo, consumers: Sequence[
 def _times_read(program: ProgramInfo, block: BlockInfo) -> float:
     reads = sum(c.spatial_size * c.reduce_size * _reads_of(c, block) for c in program.consumers(block))
     return reads / block.spatial_size
+
+
+def _repeats(consumer: BlockInfo, block: BlockInfo, times: int = 1) -> bool:
+    """Returns whether a stage reads each element of a block more than ``times``."""
+    return consumer.spatial_size * consumer.reduce_size * _reads_of(consumer, block) > times * block.spatial_size
 
 
 def _reads_of(consumer: BlockInfo, block: BlockInfo) -> int:

@@ -39,7 +39,7 @@ from ..cost.loop_nest import Nest, NestAccess, NestLoop, read_anywhere, shape_of
 from ..cost.machine_model import MachineModel, crowding, worth_threads
 from ..cost.walker import Walk, WalkedLoop, added, most
 from ..loop_steps import by_lanes, extent_of, fuse_all, loops_of_axis, loops_within, realize_of, unroll_factor
-from ..program import BlockInfo, ProgramInfo, Use, affine, copies, divisors_of
+from ..program import BlockInfo, ProgramInfo, Use, affine, copies, periods_of
 from .multi_level_tiling import outer_sums
 from .schedule_rule import Decision, Group, Part, ScheduleRule
 
@@ -530,9 +530,9 @@ def _vectors_of_a_period(block: BlockInfo, axes: Sequence[Var], lanes: int) -> i
 
     In iterations of so many vectors the place of each lane is known. It is 0 where that is too late.
     """
-    period, size, divisors = lanes, 1, divisors_of(block)
+    period, size, periods = lanes, 1, periods_of(block)
     for axis in reversed(axes):
-        period = math.lcm(period, *[size * n for n in (1, *divisors[block.axes.index(axis)])])
+        period = math.lcm(period, *[size * n for n in (1, *periods[block.axes.index(axis)])])
         size *= block.extents[axis]
     return period // lanes if period <= _LONGEST_PERIOD * lanes else 0
 
@@ -1012,7 +1012,7 @@ class ColumnPart(Part):
             return loads if loads < self.lanes else 2.0 * loads
         tables = [n for access in found for i in access.indices for n in pre_order(i) if isinstance(n, BufferLoad)]
         looked_up = any(n is self.inner for table in tables for n in pre_order(table))
-        if looked_up or not divisors_of(self.block)[self.block.axes.index(self.inner)]:
+        if looked_up or not periods_of(self.block)[self.block.axes.index(self.inner)]:
             return 2.0 * self.lanes
         return max(self._loads_at_known_lanes(access) for access in found)
 
