@@ -102,13 +102,14 @@ def _pad_triangles(sch: Schedule) -> None:
 def _reduce_where_read(sch: Schedule, of: Schedule | None) -> None:
     """Compute results of reductions only where another stage reads them, if that is at most half of them.
 
-    Such are a diagonal, every second result, and the last row. That has to apply to ``of`` as well, the function of
-    symbolic sizes.
+    Such are a diagonal, every second result, and the last row. What the readers leave out counts, so these come first.
+    That has to apply to ``of`` as well, the function of symbolic sizes.
     """
-    for block in ProgramInfo(sch.func).blocks:
+    for name in [b.name for b in reversed(ProgramInfo(sch.func).blocks) if b.is_reduction]:
         program = ProgramInfo(sch.func)
+        block = next(b for b in program.blocks if b.name == name)
         readers = program.consumers(block)
-        if not block.is_reduction or block.keeps_order or block.obstacle is not None or block.block.annotations:
+        if block.keeps_order or block.obstacle is not None or block.block.annotations:
             continue
         if program.is_output(block) or len(readers) != 1 or len(block.stores) != 1:
             continue
@@ -123,7 +124,8 @@ def _reduce_where_read(sch: Schedule, of: Schedule | None) -> None:
             if not (isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)) or len(axes) < len(
                 reader.axes
             ):
-                sch.reindex(reader.name, ("read", buffer.name))
+                copy = sch.reindex(reader.name, ("read", buffer.name))
+                _in_order_of(sch, copy, [v for v in reader.axes if v in axes], uses[0])
             sch.reduce_where_copied(block.name)
         except ScheduleError:
             sch.restore(before)
@@ -599,6 +601,15 @@ def write_in_order(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
     if changed and not _applies_to(sch, of):
         sch.restore(written_across)
     return ProgramInfo(sch.func)
+
+
+def _in_order_of(sch: Schedule, copy: Any, axes: Sequence[Var], use: Use) -> None:
+    """Lay the buffer of a copy, which has a dimension for each axis, out in the order in which ``use`` reads by them."""
+    read = [set(dim or ()) | use.unknown[n] for n, dim in enumerate(use.dims)]
+    order = sorted(range(len(axes)), key=lambda n: next(d for d, found in enumerate(read) if axes[n] in found))
+    if order != sorted(order):
+        sch.transform_layout(copy, ("write", 0), _permutation(order))
+        sch.transform_block_layout(copy, _permutation(order))
 
 
 def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:

@@ -835,6 +835,8 @@ class RowReductionRule(ScheduleRule):
             members = (block,)  # values of rows alone that are made before are vectors by themselves
         while members[-1] is not block and _is_better_apart(members[-1], block):
             members = members[:-1]
+        while members[0] is not block and _fills_few_lanes(members[0], block):
+            members = members[1:]
         return Group(block, members)
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
@@ -853,6 +855,17 @@ def _is_better_apart(last: BlockInfo, block: BlockInfo) -> bool:
     """Returns whether what follows the rows of ``block`` makes one costly number of each row: vectors of these are faster."""
     alone = not last.is_reduction and len(last.spatial) == len(block.spatial)
     return alone and last.operations >= _COSTLY and last.spatial_size >= _MANY_ROWS
+
+
+_HALF_A_VECTOR = 32
+"""The bytes of a row up to which the functions of its elements are computed along all rows, and stored."""
+
+
+def _fills_few_lanes(first: BlockInfo, block: BlockInfo) -> bool:
+    """Returns whether costly elements that the rows of ``block`` begin with fill few lanes of a vector in each row."""
+    size = math.prod(first.extents[v] for v in first.spatial[len(block.spatial) :])
+    costly = not first.is_reduction and first.operations >= _COSTLY and first.spatial_size >= _MANY_ROWS * size
+    return costly and size * first.itemsize <= _HALF_A_VECTOR
 
 
 def _is_copied_out(group: Group) -> bool:
