@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, overload
 from .. import te, tuner
 from ..codegen import CODEGEN_VERSION, Module, Target, compile
 from ..codegen.late_tables import TARGET_KINDS
+from ..codegen.lower.join_split_indices import is_one_stretch
 from ..codegen.lower.loop_annotations import UNROLL_FACTOR
 from ..codegen.lowered import size_vars, symbol_problem, usable_symbol
 from ..codegen.machine.blas import told_calls
@@ -785,9 +786,11 @@ def _block_divides(realize: BlockRealize, vector: Var | None) -> bool:
     accesses = [n for n in pre_order(realize.block.body) if isinstance(n, (BufferLoad, BufferStore))]
     if any(isinstance(n, BufferStore) and _has_quotient(n.value) for n in accesses):
         return True
-    places = {iv.var: v for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if _has_quotient(v)}
+    bound = dict(zip([iv.var for iv in realize.block.iter_vars], realize.iter_values, strict=True))
+    places = {var: v for var, v in bound.items() if _has_quotient(v)}
+    along = [var for var, v in bound.items() if vector is not None and uses_var(v, vector)]
     if not places:
-        return False
+        return any(_lanes_divide(n, var) for n in accesses if isinstance(n, BufferLoad) for var in along)
     if vector is None or not all(uses_var(v, vector) for v in places.values()):
         return True
     simplify = Analyzer().simplify
@@ -798,6 +801,15 @@ def _block_divides(realize: BlockRealize, vector: Var | None) -> bool:
                 return True
     values = [n.value for n in accesses if isinstance(n, BufferStore)]
     return any(n in places for v in values for n in pre_order(v, lambda n: not isinstance(n, BufferLoad)))
+
+
+def _lanes_divide(load: BufferLoad, axis: Var) -> bool:
+    """Returns whether a load divides an axis by a size, and the quotients do not lie in one stretch of memory."""
+    divided = any(
+        isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm) and uses_var(n.a, axis)
+        for i in load.indices for n in pre_order(i)
+    )  # fmt: skip
+    return divided and not is_one_stretch(load, axis, Analyzer().simplify)
 
 
 def _has_quotient(e: Expr) -> bool:

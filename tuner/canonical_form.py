@@ -50,16 +50,21 @@ def bring_into_canonical_form(
     of: Schedule | None = None,
     multiplied: Callable[[BlockInfo], bool | str] = lambda block: False,
     turned: list[str] | None = None,
+    undivided: list[Schedule] | None = None,
 ) -> ProgramInfo:
     """Make reductions rectangular, and their accesses affine; returns the program that results.
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
     numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are: these read what stages only widened
     before, and copies of other types where it names a type that holds all values. Where a list is given, reductions
-    read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs.
+    read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs. A list
+    ``undivided`` gets the schedule before axes were split, if any are.
     """
     compute_once(sch, of)
+    before = sch.copy()
     _split_divided_axes(sch, _by_numbers, of)
+    if undivided is not None and len(sch.trace.insts) > len(before.trace.insts):
+        undivided.append(before)
     _copy_what_is_gathered(sch, turned, of)
     _widen_where_multiplied(sch, multiplied)
     _convert_once(sch, multiplied)
@@ -604,7 +609,7 @@ def write_in_order(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
 
 
 def _in_order_of(sch: Schedule, copy: Any, axes: Sequence[Var], use: Use) -> None:
-    """Lay the buffer of a copy, which has a dimension for each axis, out in the order in which ``use`` reads by them."""
+    """Lay the buffer of a copy, with a dimension for each of ``axes``, out in the order of ``use``."""
     read = [set(dim or ()) | use.unknown[n] for n, dim in enumerate(use.dims)]
     order = sorted(range(len(axes)), key=lambda n: next(d for d, found in enumerate(read) if axes[n] in found))
     if order != sorted(order):
@@ -637,15 +642,42 @@ def split_axes_by_sizes(sch: Schedule) -> None:
     It only shows which axes and buffers belong together; each step is proved for all sizes.
     """
     if divides_by_sizes(sch.func):
+        _inline_what_divides(sch)
         _split_divided_axes(sch, _by_sizes)
+
+
+def _inline_what_divides(sch: Schedule) -> None:
+    """Inline the stages that divide by symbolic sizes where others are inlined, so that their readers' axes are split.
+
+    Whether it pays is found at example sizes, as is which axes count downwards.
+    """
+    usual = without_example(sch.func)
+    example = example_of(usual, ODD)
+    if example is None:
+        return
+    divides = {b.name_hint for b in (realize.block for realize in blocks_of(sch.func)) if _is_divided_by_sizes(b.body)}
+    names = [name for name in blocks_to_inline(ProgramInfo(example)) if name in divides]
+    before, known = sch.copy(), Schedule(example)
+    try:
+        for name in names:
+            known.compute_inline(name)
+            compute_once(known, sch)
+        if names:
+            known.trace.apply_to_schedule(sch)
+    except (ScheduleError, TraceError):
+        sch.restore(before)
 
 
 def divides_by_sizes(func: PrimFunc) -> bool:
     """Returns whether a block reads or writes at a place that is divided by a symbolic size."""
+    return any(_is_divided_by_sizes(realize.block.body) for realize in blocks_of(func))
+
+
+def _is_divided_by_sizes(body: Stmt) -> bool:
+    """Returns whether an index in a block's body is divided by what is no number."""
     return any(
         isinstance(node, (FloorDiv, FloorMod)) and not isinstance(node.b, IntImm)
-        for realize in blocks_of(func)
-        for access in accesses(realize.block.body)
+        for access in accesses(body)
         for index in access.indices
         for node in pre_order(index)
     )

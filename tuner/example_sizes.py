@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -250,7 +250,9 @@ def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule
     """
     insts = steps.trace.insts
     divisors = _divisors(base.func.body)
-    if not any(tile % period for tile in map(_tile, insts) for period in (_WHOLE // 2, *divisors)):
+    vectors = {inst.arguments["loop"].name for inst in insts if inst.name == "vectorize"}
+    tiles = [_tile(inst, vectors) for inst in insts]
+    if not any(0 < tile < _WHOLE or tile % period for tile in tiles for period in (_WHOLE // 2, *divisors)):
         return None
     there, here = Schedule(example), base.copy()
     known: dict[str, Any] = {}
@@ -258,7 +260,7 @@ def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule
     changed = False
     try:
         for number, inst in enumerate(insts):
-            step, tile = inst, _tile(inst)
+            step, tile = inst, tiles[number]
             if tile:
                 name = inst.arguments["loop"].name
                 loop = here.get(handles[name])
@@ -274,13 +276,13 @@ def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule
     return here if changed else None
 
 
-def _tile(inst: Instruction) -> int:
-    """Returns the size of the tiles that a split makes, if it is more than a vector, else 0."""
+def _tile(inst: Instruction, vectors: Collection[str]) -> int:
+    """Returns the size of the tiles that a split makes, if it is more than a vector, or less and one of ``vectors``; else 0."""
     factors = inst.arguments.get("factors") if inst.name == "split" else None
-    if not isinstance(factors, list) or len(factors) != 2 or factors[0] is not None:
+    if not isinstance(factors, list) or len(factors) != 2 or factors[0] is not None or not isinstance(factors[1], int):
         return 0
-    tile = factors[1]
-    return tile if isinstance(tile, int) and tile > _WHOLE else 0
+    short = _WHOLE // 4 < factors[1] < _WHOLE and inst.output_names[-1] in vectors
+    return factors[1] if factors[1] > _WHOLE or short else 0
 
 
 def _whole_tile(tile: int, divisors: Iterable[int]) -> int:
@@ -288,7 +290,7 @@ def _whole_tile(tile: int, divisors: Iterable[int]) -> int:
     period = math.lcm(_WHOLE, *divisors)
     if period <= _LONGEST_PERIOD and tile % period:
         return max(period, (tile + period // 2) // period * period)
-    return tile if tile % (_WHOLE // 2) == 0 else (tile + _WHOLE // 2) // _WHOLE * _WHOLE
+    return max(_WHOLE, tile) if tile % (_WHOLE // 2) == 0 else (tile + _WHOLE // 2) // _WHOLE * _WHOLE
 
 
 def _divisors(body: Stmt, var: Var | None = None) -> set[int]:

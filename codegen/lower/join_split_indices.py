@@ -25,8 +25,8 @@ def join_split_indices(func: PrimFunc) -> PrimFunc:
             ... A_flat[v] ...
 
     Applies to buffers without strides, where no quotient of the loop's variable is left in the joined index. The dimensions
-    may be symbolic where the joined index is the number that the outermost index divides, so that no number is longer than
-    before, and the loop is around one store: texts declare such a view where it is used, and it is one view in one place only.
+    may be symbolic where indices have 64 bits, or the joined index is the number that the outermost index divides, so that no
+    number is longer than before, and the loop is around one store: texts declare such a view where it is used, and it is one view in one place only.
     """
     views: dict[tuple[Buffer, int, int], Buffer] = {}
     given = set(func.buffers)
@@ -97,6 +97,11 @@ def joined_access(
     return BufferStore(view, access.value, indices, access.predicate)
 
 
+def is_one_stretch(access: BufferLoad | BufferStore, var: Var, simplify: Callable[[Expr], Expr]) -> bool:
+    """Returns whether dimensions that quotients of ``var`` go through can be one, in which no quotient is left."""
+    return _joined(access.buffer, access.indices, var, simplify) is not None
+
+
 def _joined(
     buffer: Buffer, indices: tuple[Expr, ...], var: Var, simplify: Callable[[Expr], Expr]
 ) -> tuple[int, int, Expr] | None:
@@ -113,13 +118,16 @@ def _joined(
 
 def _joined_index(extents: Sequence[Expr], indices: Sequence[Expr], simplify: Callable[[Expr], Expr]) -> Expr | None:
     """Returns the index into the one dimension that ``extents`` become; None where it is not known to be short."""
-    if not all(isinstance(extent, IntImm) for extent in extents[1:]):
-        return _digits_of(indices, extents[1:], simplify)
     outer = total = indices[0]
+    long = outer.dtype.bits == 64  # places in memory are such numbers
+    if not all(isinstance(extent, IntImm) for extent in extents[1:]):
+        whole = _digits_of(indices, extents[1:], simplify)
+        if whole is not None or not long:
+            return whole
     for extent, index in zip(extents[1:], indices[1:], strict=True):
         total = total * extent.astype(total.dtype) + index
     total = simplify(total)
-    if isinstance(extents[0], IntImm) or (isinstance(outer, FloorDiv) and _is_zero(simplify(outer.a - total))):
+    if long or isinstance(extents[0], IntImm) or (isinstance(outer, FloorDiv) and _is_zero(simplify(outer.a - total))):
         return total
     return None
 

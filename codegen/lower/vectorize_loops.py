@@ -31,6 +31,7 @@ from ...tir.expr import (
     Var,
     const,
     reads_memory,
+    same,
 )
 from ...tir.expr.intrinsics import Lanes, lanes_of_call
 from ...tir.stmt import (
@@ -78,6 +79,7 @@ class VectorExpressions:
         self.lane_of: dict[Buffer, Expr] = {}
         self.analyzer = analyzer
         self.predicate: Expr | None = None
+        self.read: list[tuple[BufferLoad, Expr | None]] = []  # what the conditions around have read, in which lanes
 
     def scalar(self, e: Expr) -> Expr:
         """Return ``e``, which must be the same in every lane."""
@@ -151,13 +153,15 @@ class VectorExpressions:
         own = None if e.predicate is None else self.expr(e.predicate)
         buffer, indices = self.place(e.buffer, [self.expr(i) for i in e.indices])
         if all(i.dtype.lanes == 1 for i in indices):
-            same = all(n is o for n, o in zip(indices, e.indices, strict=True))
-            return self.once(e if same else BufferLoad(buffer, indices, own))
+            unchanged = all(n is o for n, o in zip(indices, e.indices, strict=True))
+            return self.once(e if unchanged else BufferLoad(buffer, indices, own))
         if e.dtype.lanes > 1:
             raise NotVectorizable("a vector load inside a vector loop")
-        return BufferLoad(
-            buffer, indices, both_masks(None if self.predicate is None else widen(self.mask(), self.lanes), own)
-        )
+        lanes = next((mask for known, mask in self.read if same(known, e)), self.predicate)
+        outer, self.predicate = self.predicate, lanes
+        mask = None if lanes is None else widen(self.mask(), self.lanes)
+        self.predicate = outer
+        return BufferLoad(buffer, indices, both_masks(mask, own))
 
     def once(self, e: BufferLoad) -> Expr:
         """Return a load from one address for all lanes. It happens only when some lane needs it, unless it is certainly
@@ -244,8 +248,11 @@ class VectorExpressions:
         cond = name_reads(self.expr(condition), named, _FEW_LOADS)
         if cond.dtype.lanes == 1:
             return None
+        before = len(self.read)
+        self.read += [(n, self.predicate) for n in pre_order(condition, _reads_always) if isinstance(n, BufferLoad)]
         then = self.masked(chosen, both_masks(self.predicate, cond))
         other = self.masked(rest, both_masks(self.predicate, Not(cond)))
+        del self.read[before:]
         return with_names(named, Select(cond, widen(then, self.lanes), widen(other, self.lanes)))
 
     def may_differ(self, e: Expr) -> bool:
@@ -299,6 +306,11 @@ _RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {
     Ramp: VectorExpressions.vector,
     Var: VectorExpressions.variable,
 }
+
+
+def _reads_always(e: Expr) -> bool:
+    """Returns whether all that an expression consists of is read where the expression is."""
+    return not isinstance(e, (And, Or, Let)) and not (isinstance(e, Call) and e.op == "tir.if_then_else")
 
 
 def name_reads(condition: Expr, named: list[Named], unnamed_loads: int = 0) -> Expr:

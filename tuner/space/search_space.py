@@ -26,7 +26,6 @@ from ...tir.stmt import PrimFunc
 from ..canonical_form import (
     bring_into_canonical_form,
     compute_once,
-    divides_by_sizes,
     join_short_rows,
     turn_results,
     write_in_order,
@@ -100,7 +99,11 @@ class Space:
         base = Schedule(func, seed=0)
         whole = any(rule.whole for rule in asked)
         turned: list[str] = []
-        before = ProgramInfo(base.func) if whole else bring_into_canonical_form(base, of, self._multiplied, turned)
+        whole_axes: list[Schedule] = []
+        before = (
+            ProgramInfo(base.func) if whole
+            else bring_into_canonical_form(base, of, self._multiplied, turned, whole_axes)
+        )  # fmt: skip
         canonical = base.copy()
         asked_for = [] if whole else blocks_to_inline(before)
         alone = [rule for rule in asked if rule.measured_only]
@@ -109,10 +112,12 @@ class Space:
         self.inlined, undivided = _inlined_in_form(base, before, asked_for, of, self._multiplied, turned)
         changed = undivided is not None
         again = undivided is not None and len(base.trace.insts) > len(undivided.trace.insts)
+        if undivided is None and whole_axes:
+            (undivided,), again = whole_axes, True
+            _inline(undivided, blocks_to_inline(ProgramInfo(undivided.func)))
         self.program = write_in_order(base, of)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
-        apart_by_sizes = of is not None and divides_by_sizes(of.func)  # vectors would divide by a size in each lane
-        if undivided is not None and again and not apart_by_sizes:
+        if undivided is not None and again:
             program = write_in_order(undivided, of)
             other = self._group(Variant(undivided, ""), program, apart)
             if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
