@@ -20,6 +20,7 @@ from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
 from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import (
+    Add,
     BufferLoad,
     Cast,
     Expr,
@@ -27,6 +28,7 @@ from ..tir.expr import (
     FloorMod,
     IntImm,
     IterVar,
+    Sub,
     Var,
     floordiv,
     floormod,
@@ -56,7 +58,8 @@ def bring_into_canonical_form(
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
     numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are: these read what stages only widened
-    before, and copies of other types where it names a type that holds all values. Where a list is given, reductions
+    before, and copies of other types where it names a type that holds all values. Products of bytes less zero points become products of
+    bytes, whose sums are corrected, where that makes them ``multiplied``. Where a list is given, reductions
     read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs. A list
     ``undivided`` gets the schedule before axes were split, if any are.
     """
@@ -67,6 +70,7 @@ def bring_into_canonical_form(
         undivided.append(before)
     _copy_what_is_gathered(sch, turned, of)
     _widen_where_multiplied(sch, multiplied)
+    _take_zero_points_out(sch, multiplied, of)
     _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
@@ -358,6 +362,43 @@ def _only_widens(value: Expr) -> bool:
         return False
     narrow, wide = value.value.dtype, value.dtype
     return wide.bits > narrow.bits and holds_all(wide, narrow)
+
+
+def _take_zero_points_out(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str], of: Schedule | None) -> None:
+    """Let products of bytes less zero points multiply the bytes alone, where the target multiplies these as they are.
+
+    The sums are corrected by the sums of the factors, which are passes over the factors.
+    """
+    for block in ProgramInfo(sch.func).blocks:
+        if not may_sum_bytes(block) or multiplied(block):
+            continue
+        before = sch.copy()
+        try:
+            inline_zero_points(sch, block.name)
+            sch.expand_offsets(block.name)
+        except ScheduleError:
+            sch.restore(before)
+            continue
+        plain = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
+        if product_axes(plain) is None or not multiplied(plain) or not _applies_to(sch, of):
+            sch.restore(before)
+
+
+def may_sum_bytes(block: BlockInfo) -> bool:
+    """Returns whether a block is a reduction in int32 whose loops may be changed."""
+    free = block.is_reduction and not block.keeps_order and block.obstacle is None and not block.block.annotations
+    return free and block.stores[0].buffer.dtype == "int32"
+
+
+def inline_zero_points(sch: Schedule, name: str) -> None:
+    """Let a block subtract zero points itself where stages did that for it; ScheduleError where one cannot be inlined."""
+    program = ProgramInfo(sch.func)
+    for producer in program.producers(next(b for b in program.blocks if b.name == name)):
+        body = producer.block.body
+        if producer.is_reduction or not isinstance(body, BufferStore) or not isinstance(body.value, (Add, Sub)):
+            continue
+        if body.value.dtype == "int32" and any(use.buffer.dtype.bits == 8 for use in producer.loads):
+            sch.compute_inline(producer.name)
 
 
 def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str]) -> None:

@@ -327,6 +327,33 @@ def test_reads_outside_are_refused(indices: tuple[Expr, ...], message: str) -> N
         interpret(func(Evaluate(BufferLoad(A, indices)), A), np.zeros((4, 3), "float32"))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8", "uint64", "bool", "bfloat16"])
+@pytest.mark.parametrize("rank", range(6))
+def test_elements_of_any_rank_are_copied_and_checked(rank: int, dtype: str) -> None:
+    shape = (2, 3, 1, 4, 2)[:rank]
+    A, B = decl_buffer(shape, dtype, "A"), decl_buffer(shape, dtype, "B")
+    at = [Var(f"i{n}") for n in range(rank)]
+    stored = {"bool": np.bool_, "bfloat16": np.uint16}.get(dtype, dtype)
+    a = np.random.default_rng(rank).integers(0, 2 if dtype == "bool" else 200, shape).astype(stored)
+
+    def copied(read: list[Expr], write: list[Expr]) -> np.ndarray:
+        body: Stmt = BufferStore(B, BufferLoad(A, tuple(read)), tuple(write))
+        for v, extent in reversed(list(zip(at, shape, strict=True))):
+            body = loop(v, extent, body)
+        b = np.zeros(shape, stored)
+        interpret(func(body, A, B), a, b)
+        return b
+
+    np.testing.assert_array_equal(copied([*at], [*at]), a)
+    for d in range(rank):
+        for moved in (at[d] + 1, at[d] - 1):
+            outside = [*at[:d], moved, *at[d + 1 :]]
+            with pytest.raises(InterpretError, match="reads A.* outside its shape"):
+                copied(outside, [*at])
+            with pytest.raises(InterpretError, match="writes B.* outside its shape"):
+                copied([*at], outside)
+
+
 def test_writes_outside_are_refused() -> None:
     A, i = decl_buffer((4,), name="A"), Var("i")
     with pytest.raises(InterpretError, match=r"writes A\[4\] is outside its shape \(4,\)"):

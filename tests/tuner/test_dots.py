@@ -480,3 +480,98 @@ def test_columns_and_rows_are_packed_by_vectors(turned):
     func = halves(64, 128, 96, turned)
     assembly = build(func, Target(BF16)).get_source("asm")
     assert "vpextrw" not in assembly and "vpinsrw" not in assembly
+
+
+def less_zero_points(form, left, right, where, m=13, n=37, k=50):
+    """A product of bytes less zero points: its program, random arguments, and its result in whole numbers by NumPy."""
+    rng = np.random.default_rng(0)
+
+    def numbers(shape, dtype):
+        info = np.iinfo(dtype)
+        made = rng.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+        made.flat[0] = info.min
+        made.flat[-1] = info.max
+        return made
+
+    a, b = numbers((m, k), left), numbers((n, k) if form == "turned" else (k, n), right)
+    A, B = te.placeholder(a.shape, left, name="A"), te.placeholder(b.shape, right, name="B")
+    extra, arrays = [], []
+
+    def zero(name, shape, dtype):
+        extra.append(te.placeholder(shape, dtype, name=name))
+        arrays.append(numbers(shape, dtype))
+        return extra[-1], arrays[-1].astype("int64")
+
+    if where == "constants":
+        of_a, of_b = (lambda i: te.const(-7, "int32")), (lambda j: te.const(121, "int32"))
+        za, zb = -7, 121
+    elif where == "scalars":
+        (pa, za), (pb, zb) = zero("za", (1,), left), zero("zb", (1,), right)
+        of_a, of_b = (lambda i: pa[0].astype("int32")), (lambda j: pb[0].astype("int32"))
+    else:
+        (pa, za), (pb, zb) = zero("za", (m,), left), zero("zb", (n,), right)
+        of_a, of_b, za = (lambda i: pa[i].astype("int32")), (lambda j: pb[j].astype("int32")), za[:, None]
+
+    def of_left(i, q):
+        return A[i, q].astype("int32") - of_a(i)
+
+    def of_right(q, j):
+        return (B[j, q] if form == "turned" else B[q, j]).astype("int32") - of_b(j)
+
+    if form == "stages":
+        SA = te.compute((m, k), of_left, name="SA")
+        SB = te.compute((k, n), of_right, name="SB")
+        of_left, of_right = (lambda i, q: SA[i, q]), (lambda q, j: SB[q, j])
+    step = te.reduce_axis((0, k), "k")
+    C = te.compute((m, n), lambda i, j: te.sum(of_left(i, step) * of_right(step, j), axis=step), name="C")
+    if form == "followed":
+        C = te.compute((m, n), lambda i, j: te.max(C[i, j], 0), name="D")
+    want = (a.astype("int64") - za) @ ((b.T if form == "turned" else b).astype("int64") - zb)
+    func = te.create_prim_func([A, B, *extra, C])
+    return func, [a, b, *arrays], np.maximum(want, 0) if form == "followed" else want
+
+
+WHERE = ["constants", "scalars", "rows and columns"]
+FORMS = ["plain", "stages", "turned", "followed"]
+
+
+@pytest.mark.parametrize(
+    ("form", "where", "signs"), [(f, w, SIGNS[(n + m) % 4]) for n, f in enumerate(FORMS) for m, w in enumerate(WHERE)]
+)
+def test_products_less_zero_points_are_dot_products(form, where, signs):
+    left, right = signs
+    func, given, want = less_zero_points(form, left, right, where)
+    sch = best(func, VNNI)
+    assert "dot4" in sch.func.script()
+    got = np.full(want.shape, 77, "int32")
+    interpret(sch.func, *given, got)
+    np.testing.assert_array_equal(got, want)
+    got[:] = 77
+    build(func, "native -num-cores=1")(*given, got)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("change", ["few rows", "no dot products", "a zero point for each step"])
+def test_products_less_zero_points_that_stay(change):
+    rows = 1 if change == "few rows" else 8
+    A, B, z = te.placeholder((rows, 32), "uint8", name="A"), te.placeholder((32, 16), "int8", name="B"), te.placeholder((32,), "uint8", name="z")  # fmt: skip
+    k = te.reduce_axis((0, 32), "k")
+    C = te.compute(
+        (rows, 16),
+        lambda i, j: te.sum(
+            (A[i, k].astype("int32") - z[k if change.startswith("a zero") else 0].astype("int32"))
+            * B[k, j].astype("int32"),
+            axis=k,
+        ),
+        name="C",
+    )
+    target = "llvm -mtriple=riscv64-linux-gnu -mcpu=sifive-u74 -num-cores=1" if change == "no dot products" else VNNI
+    func = te.create_prim_func([A, B, z, C])
+    sch = best(func, target)
+    assert "dot4" not in sch.func.script() and "expand_offsets" not in str(sch.trace)
+    rng = np.random.default_rng(0)
+    a, b, zero = rng.integers(0, 256, (rows, 32)).astype("uint8"), rng.integers(-128, 128, (32, 16)).astype("int8"), rng.integers(0, 256, 32).astype("uint8")  # fmt: skip
+    got = np.full((rows, 16), 77, "int32")
+    interpret(sch.func, a, b, zero, got)
+    less = zero.astype("int32") if change.startswith("a zero") else zero[0].astype("int32")
+    np.testing.assert_array_equal(got, (a - less) @ b.astype("int32"))

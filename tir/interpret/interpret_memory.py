@@ -256,14 +256,14 @@ class Memory:
                 return finish(out)
 
             return load_masked
-        if self.check_regions or lanes > 1 or finish is np.array or kind == "bfloat" or len(buffer.shape) > 3:
 
-            def load(*indices: Any) -> Any:
-                v.check("reads", indices)
-                return finish(v.array[indices])
+        def load(*indices: Any) -> Any:
+            v.check("reads", indices)
+            return finish(v.array[indices])
 
+        if self.check_regions or lanes > 1 or finish is np.array or kind == "bfloat":
             return load
-        return _fast_loader(v, len(buffer.shape), buffer.dtype.is_float)
+        return _direct(v, len(buffer.shape), load, None if buffer.dtype.is_float else "item")
 
     def locator(self, buffer: Buffer) -> Callable[..., Any]:
         """Return the function ``(*indices) -> memory from that element on``, a flat array."""
@@ -301,60 +301,43 @@ class Memory:
                 value = wrap(value)
             v.array[indices] = to_memory(value)
 
-        if self.check_regions or kind != "float" or buffer.dtype.lanes > 1 or not 1 <= len(buffer.shape) <= 2:
+        if self.check_regions or kind == "bfloat" or buffer.dtype.lanes > 1:
             return store
-        return _fast_storer(v, len(buffer.shape), store)
+        return _direct_store(v, len(buffer.shape), store, wrap)
 
 
-def _fast_loader(v: View, ndim: int, floating: bool) -> Callable[..., Any]:
-    """Return a loader of scalars from one to three dimensions that does not pack the indices first."""
+def _direct(v: View, ndim: int, careful: Callable[..., Any], method: str | None) -> Callable[..., Any]:
+    """Return a loader of scalars that does not pack the indices first; it leaves to ``careful`` what is not inside.
 
-    def load0() -> Any:
-        v.check("reads", ())
-        return v.array[()] if floating else v.array.item()
-
-    def load1(i: Any) -> Any:
-        (n,) = v.shape
-        if 0 <= i < n:
-            return v.array[i] if floating else v.array.item(i)
-        return v.check("reads", (i,))
-
-    def load2(i: Any, j: Any) -> Any:
-        n, m = v.shape
-        if 0 <= i < n and 0 <= j < m:
-            return v.array[i, j] if floating else v.array.item(i, j)
-        return v.check("reads", (i, j))
-
-    def load3(i: Any, j: Any, k: Any) -> Any:
-        n, m, o = v.shape
-        if 0 <= i < n and 0 <= j < m and 0 <= k < o:
-            return v.array[i, j, k] if floating else v.array.item(i, j, k)
-        return v.check("reads", (i, j, k))
-
-    fast = (load0, load1, load2, load3)[ndim]
-
-    def first(*indices: Any) -> Any:  # reports a wrong number of indices or missing memory
-        try:
-            return fast(*indices)
-        except (TypeError, ValueError, AttributeError):
-            v.check("reads", indices)
-            raise
-
-    return fast if ndim else first
+    ``method``: what makes a number of an integer in memory.
+    """
+    names = [f"i{n}" for n in range(ndim)]
+    at = ", ".join(names)
+    value = f"v.array[{at or '()'}]" if method is None else f"v.array.{method}({at})"
+    return _compiled(f"lambda {at}: {value} if {_all_inside(names)} else careful({at})", v=v, careful=careful)
 
 
-def _fast_storer(v: View, ndim: int, careful: Callable[..., None]) -> Callable[..., None]:
-    def store1(value: Any, i: Any) -> None:
-        if type(i) is int and v.array is not None and 0 <= i < v.shape[0]:
-            v.array[i] = value
-        else:
-            careful(value, i)
+def _direct_store(
+    v: View, ndim: int, careful: Callable[..., None], wrap: Callable[[int], int] | None
+) -> Callable[..., None]:
+    """Return a function that stores scalars as :func:`_direct` loads them; ``wrap`` brings integers to the range of the type."""
+    names = [f"i{n}" for n in range(ndim)]
+    given = ", ".join(["value", *names])
+    value = "value" if wrap is None else "wrap(value)"
+    whole = [f"type({n}) is int" for n in (names if wrap is None else ["value", *names])]
+    put = f"v.array.__setitem__(({''.join([n + ', ' for n in names])}), {value})"
+    condition = " and ".join([*whole, _all_inside(names)])
+    return _compiled(f"lambda {given}: {put} if {condition} else careful({given})", v=v, wrap=wrap, careful=careful)
 
-    def store2(value: Any, i: Any, j: Any) -> None:
-        scalar = type(i) is int and type(j) is int
-        if scalar and v.array is not None and 0 <= i < v.shape[0] and 0 <= j < v.shape[1]:
-            v.array[i, j] = value
-        else:
-            careful(value, i, j)
 
-    return store1 if ndim == 1 else store2
+def _all_inside(names: list[str]) -> str:
+    """Return the text of a condition: the buffer has memory, and each index is in its dimension."""
+    return " and ".join(["v.array is not None", *[f"0 <= {n} < v.shape[{d}]" for d, n in enumerate(names)]])
+
+
+def _compiled(text: str, **names: Any) -> Callable[..., Any]:
+    """Return the function that ``text`` is, over ``names``."""
+    function: Callable[..., Any] = eval(
+        compile(text, "<access>", "eval"), {**names, "type": type, "int": int, "__builtins__": {}}
+    )
+    return function

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from ...schedule import Schedule, ScheduleError
 from ...schedule.index_map import IndexMap
-from ...tir.expr import Add, IterVar, Sub
-from ...tir.stmt import BufferStore
+from ...tir.expr import IterVar
+from ..canonical_form import inline_zero_points, may_sum_bytes
 from ..cost.axis_roles import product_axes
 from ..cost.cost_features import ceil_div
 from ..cost.gpu_model import GpuModel, gpu_product, is_padding
@@ -78,12 +78,7 @@ def of_plain_bytes(sch: Schedule, machine: GpuModel) -> str:
     if not machine.matrix_flops:
         return ""
     for block in ProgramInfo(sch.func).blocks:
-        if (
-            not block.is_reduction
-            or block.keeps_order
-            or block.obstacle is not None
-            or block.stores[0].buffer.dtype != "int32"
-        ):
+        if not may_sum_bytes(block):
             continue
         before = sch.copy()
         try:
@@ -95,10 +90,7 @@ def of_plain_bytes(sch: Schedule, machine: GpuModel) -> str:
 
 def _multiply_plain_bytes(sch: Schedule, name: str, machine: GpuModel) -> str:
     """Let a block multiply plain bytes; ScheduleError where it sums no products of bytes, or they are plain already."""
-    program = ProgramInfo(sch.func)
-    for producer in program.producers(_named(program, name)):
-        if _offsets_bytes(producer):
-            sch.compute_inline(producer.name)
+    inline_zero_points(sch, name)
     block = _named(ProgramInfo(sch.func), name)
     factors = [use.buffer for use in block.loads if use.axes() & set(block.reduce)]
     signed, unsigned = ([b for b in factors if b.dtype == dtype] for dtype in ("int8", "uint8"))
@@ -122,14 +114,6 @@ def _multiply_plain_bytes(sch: Schedule, name: str, machine: GpuModel) -> str:
 
 def _named(program: ProgramInfo, name: str) -> BlockInfo:
     return next(b for b in program.blocks if b.name == name)
-
-
-def _offsets_bytes(block: BlockInfo) -> bool:
-    """Returns whether each element of a stage is a wider sum or difference of a byte and others."""
-    body = block.block.body
-    if block.is_reduction or not isinstance(body, BufferStore) or not isinstance(body.value, (Add, Sub)):
-        return False
-    return body.value.dtype == "int32" and any(use.buffer.dtype.bits == 8 for use in block.loads)
 
 
 def _inline_where_possible(sch: Schedule, blocks: Sequence[str]) -> None:

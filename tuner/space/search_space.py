@@ -308,10 +308,10 @@ class Space:
             return (isinstance(self.machine, GpuModel) and type_on_matrix_units(block, self.machine)) or True
         machine = self.machine
         roles = dot_roles(block)
-        if roles is None or roles.dtype != "bfloat16" or not pays_packing(block, roles):
+        if roles is None or not pays_packing(block, roles):
             return False
-        tiles = tile_product(block) if machine.bf16_tiles else None
-        return tiles is not None or dot_form(block, roles, machine) is not None
+        tiles = machine.multiplies_tiles(roles.dtype) and tile_product(block) is not None
+        return tiles or dot_form(block, roles, machine) is not None
 
     def _tables(self, rule: ScheduleRule, program: ProgramInfo, group: Group) -> list[RowTable]:
         """Returns the rule's parts that have a sensible row. What another rule offered for the group is not made again."""
