@@ -279,7 +279,7 @@ def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None, of: Schedule
             except ScheduleError:
                 sch.restore(before)
         rows = _is_read_in_rows(block)
-        for use in block.loads:
+        for use in block.with_chosen_as_own.loads:
             if use.affine:
                 continue
             axes = [v for v in block.axes if v in _axes_of(block, use.buffer)]

@@ -91,6 +91,37 @@ def examples_of(bounds: Bounds) -> list[dict[str, int]]:
     return [dict(zip(bounds, sizes, strict=True)) for sizes in product(*ends)]
 
 
+_FEW = 16
+"""Elements of an extent made of a size, from which on an example says how a longer one is to be scheduled: a vector of lanes, or rows of
+tiles."""
+
+
+def raised_to_usual(
+    sizes: Mapping[Var, int], extents: Iterable[Expr], largest: Mapping[Var, int]
+) -> dict[Var, int]:  # fmt: skip
+    """Returns examples that are raised where extents made of them are short.
+
+    Of 64 samples a window of 400 makes no frame, and 64 rows are 2 after five halvings: what is the best for them is not for usual
+    numbers. A size becomes at most what ``largest`` says; one that is not named there stays.
+
+    >>> n = Var("n")
+    >>> [*raised_to_usual({n: 64}, [n, (n - 400) // 160 + 1], {n: 16000}).values()]
+    [4096]
+    """
+    out = dict(sizes)
+    formulas = [e for e in extents if not isinstance(e, (IntImm, Var))]
+    for v in [v for v in sizes if largest.get(v, 0) > sizes[v]] if formulas else ():
+        made = [e for e in formulas if v in (free := vars_in(e)) and free <= out.keys()]
+
+        def shortest(number: int, v: Var = v, made: Sequence[Expr] = tuple(made)) -> int:
+            return min([min(evaluate(e, {**out, v: number}) or 0, _FEW) for e in made], default=_FEW)
+
+        tries = [out[v] << n for n in range(1, 16)]
+        tries = [out[v], *[n for n in tries if n < largest[v]], largest[v]]
+        out[v] = max(tries, key=shortest)  # the first of those that are equally good
+    return out
+
+
 def largest_of(bounds: Bounds) -> dict[str, int]:
     """Returns the largest value of each size."""
     return {name: ends_of(b)[-1] for name, b in bounds.items()}
@@ -103,7 +134,7 @@ def with_example(func: PrimFunc, examples: Mapping[str, int]) -> PrimFunc:
 
 
 def typical_sizes(func: PrimFunc) -> dict[Var, int]:
-    """Returns an example of each symbolic size: what the function's attribute says, or a number that fits its arrays.
+    """Returns an example of each symbolic size: what the function's attribute says, or a number that suits its arrays.
 
     Sizes are in the shapes of arrays, or are integer arguments that loops, axes or buffers end at.
     """
@@ -117,7 +148,9 @@ def typical_sizes(func: PrimFunc) -> dict[Var, int]:
     given = [p for p in func.params if p in used and p not in func.buffer_map and p.dtype.is_int]
     largest = _largest_of(func) if given else {}
     named = func.attrs.get(EXAMPLE, {})
-    return {v: int(named.get(v.name, _typical(largest.get(v)))) for v in (*size_vars(func), *given)}
+    sizes = {v: int(named.get(v.name, _typical(largest.get(v)))) for v in (*size_vars(func), *given)}
+    free = {v: _FAR for v in sizes if v.name not in named and v not in largest}
+    return raised_to_usual(sizes, [e for b in func.buffers for e in b.shape], free)
 
 
 def _typical(largest: int | None) -> int:

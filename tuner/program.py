@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from heapq import heappop, heappush
 from operator import or_
@@ -270,6 +271,31 @@ class BlockInfo:
         found = [a for a in accesses(self.block.body) if not a.is_store and a.buffer not in own]
         in_line = self.is_reduction
         return tuple({(a.buffer, *map(expression_key, a.indices)): _use(a, in_line) for a in found}.values())
+
+    @cached_property
+    def with_chosen_as_own(self) -> BlockInfo:
+        """Returns the block as if each index that is looked up along one spatial axis were that axis.
+
+        ``B[own[p], k, j]`` counts as ``B[p, k, j]``, one matrix for each p, which is how loops outside p's see it.
+        Itself where there is no such index.
+        """
+
+        def chosen(use: Use) -> Use:
+            dims = list(use.dims)
+            for n, (looked_up, variables) in enumerate(zip(use.looked_up, use.unknown, strict=True)):
+                along = variables & set(self.axes)
+                if looked_up and len(along) == 1 and along <= set(self.spatial) and not along & use.axes():
+                    dims[n] = dict.fromkeys(along, 1)
+            known = tuple([frozenset() if dim is not None else v for dim, v in zip(dims, use.unknown, strict=True)])
+            return use if tuple(dims) == use.dims else replace(use, dims=tuple(dims), unknown=known)
+
+        loads = tuple([chosen(use) for use in self.loads])
+        if all(a is b for a, b in zip(loads, self.loads, strict=True)):
+            return self
+        out = copy(self)
+        out.__dict__.pop("is_joined", None)
+        out.__dict__["loads"] = loads
+        return out
 
     def elements_of(self, use: Use) -> int:
         """Returns how many elements an access goes through along its axes."""

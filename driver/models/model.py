@@ -304,6 +304,16 @@ class Model:
             self._load()
         return self._function.at_addresses
 
+    def sizes_of(self, arrays: Sequence[Any]) -> tuple[int, ...]:
+        """Returns the symbolic sizes that :attr:`address_call` takes after the addresses of such inputs and outputs.
+
+        The arrays are checked as those of a call are.
+        """
+        if self._loaded is None:
+            self._load()
+        values, _ = self._function._arguments.prepare(arrays)
+        return tuple([int(v) for v in values[len(arrays) :]])
+
     @property
     def workspace_bytes(self) -> int:
         """Returns the bytes that one call uses for intermediate results; on a microcontroller, all static memory."""

@@ -53,7 +53,7 @@ from ...tir.analysis.known_ranges import evaluate
 from ...tir.expr import Var
 from ...tir.parser import collection_paused
 from ...tir.walk import pre_order
-from ...tuner.example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, with_example
+from ...tuner.example_sizes import Bounds, ends_of, example_of, examples_of, largest_of, raised_to_usual, with_example
 from ...tuning_db import Database, open_database
 from ..building import BuildError, NoRecordError, recorded
 from ..graph_services import prepared
@@ -282,20 +282,22 @@ def kernel_jobs(
     out: dict[Kernel, list[tuple[Mapping[str, int], KernelJob]]] = {}
     for kernel, first in representatives(division).items():
         if first not in jobs:
-            own = _own_sizes(first, examples)
+            own = _own_sizes(first, examples, options.bounds)
             jobs[first] = [(sizes, _job(first, machine, db, options, sizes)) for sizes in own]
         out[kernel] = jobs[first]
     return out
 
 
-def _own_sizes(kernel: Kernel, examples: Sequence[Mapping[str, int]]) -> list[dict[str, int]]:
-    """Returns the different examples of the sizes that a kernel has."""
+def _own_sizes(kernel: Kernel, examples: Sequence[Mapping[str, int]], bounds: Bounds) -> list[dict[str, int]]:
+    """Returns the different examples of the sizes that a kernel has. Those of sizes in one part suit its arrays."""
     dims = [d for v in (*kernel.inputs, *kernel.outputs) for d in v.shape if not isinstance(d, int)]
     symbols = {n for d in dims for n in pre_order(d) if isinstance(n, Var)}
+    whole = {v: ends[0] for v in symbols if v.name in bounds and len(ends := ends_of(bounds[v.name])) == 1}
     own = []
     for sizes in examples:
-        given = {v: sizes[v.name] for v in symbols if v.name in sizes}
-        made = {v.name: evaluate(whole, given) for v, whole in kernel.sizes.items()}
+        named = {v: sizes[v.name] for v in symbols if v.name in sizes}
+        given = raised_to_usual(named, [*dims, *kernel.sizes.values()], whole)
+        made = {v.name: evaluate(made_of, given) for v, made_of in kernel.sizes.items()}
         own.append({**{v.name: size for v, size in given.items()}, **{name: n for name, n in made.items() if n}})
     return [sizes for n, sizes in enumerate(own) if sizes not in own[:n]]
 

@@ -48,7 +48,7 @@ def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
 
         y = winograd_conv2d(x, w_1, bias, padding=1)
 
-    Only float32 with constant, finite weights and constant sizes, and tiles up to those that ``services`` allow, by
+    Only float32 with constant, finite weights and constant sizes, but for the number of images, and tiles up to those that ``services`` allow, by
     their size and by the accuracy that was asked for.
     """
     if not services.winograd or services.seconds is None:
@@ -59,7 +59,7 @@ def choose_winograd(graph: Graph, services: Services = Services()) -> Graph:
 
     def predicted(node: Node, name: str, weight: Value) -> float:
         attrs = node.attrs if name == node.op else {"padding": node.attrs.get("padding", 0)}
-        inputs = [node.inputs[0], weight, *node.inputs[2:]]
+        inputs = [_of_one(next(node.given)), weight, *node.inputs[2:]]
         more = weight.bytes / _BANDWIDTH
         return more + seconds(kernel_alone("convolution", name, inputs, attrs))
 
@@ -108,9 +108,15 @@ def _is_plain(node: Node) -> bool:
         and node.attrs.get("layout") == "NHWC"
         and not node.attrs.get("kernel_layout")
         and not node.attrs.get("out_dtype")
-        and all(v.dtype == "float32" and v.is_static for v in given)
-        and math.prod(node.output.shape) > 0
+        and all(v.dtype == "float32" for v in given)
+        and all(v.is_static for v in (_of_one(given[0]), *given[1:]))
+        and math.prod(_of_one(node.output).shape) > 0
     )
+
+
+def _of_one(data: Value) -> Value:
+    """Returns data of one image where their number is symbolic."""
+    return data if isinstance(data.shape[0], int) else Value(data.name, data.dtype, (1, *data.shape[1:]))
 
 
 def _every(value: object) -> set[object]:

@@ -144,23 +144,93 @@ def grouped_matmul(
     if isinstance(B.shape[0], IntImm) and not B.shape[0].value:  # there is no matrix that could be read
         none: Tensor = compute((A.shape[0], B.shape[2]), lambda i, j: const(0, out), name, BROADCAST, requires=requires)
         return none
-    g, k = reduce_axis(Range.from_extent(B.shape[0]), name="g"), reduce_axis(Range.from_extent(A.shape[1]), name="k")
+    g = reduce_axis(Range.from_extent(B.shape[0]), name="g")
     ended: Tensor = compute(
         A.shape[:1], lambda i: sum_(cast("int32", ends(g.var) <= i), axis=g), f"{name}_groups", requires=requires
     )
+    tile = _rows_of_a_tile(A.shape[0], B.shape[0])
+    product = _product_of_rows if tile == 1 else _product_of_tiles
+    total = product(A, B, ends, ended, tile, acc, name)
+    inside = compute(
+        (A.shape[0], B.shape[2]),
+        lambda i, j: select(ended(i) < cast("int32", B.shape[0]), total(i, j), const(0, acc)),
+        _first(name, acc, out),
+        BROADCAST if tile == 1 else INJECTIVE,
+    )
+    return converted(inside, out, name)
+
+
+_MOST_ROWS = 8
+"""Rows of a tile of :func:`grouped_matmul`: those of a tile of accumulators, which share what is loaded of a matrix."""
+
+
+def _rows_of_a_tile(rows: Expr, groups: Expr) -> int:
+    """Returns the power of two from the average rows of a group on, at most :data:`_MOST_ROWS`.
+
+    That it is where sizes are symbolic.
+    """
+    tile = 1
+    while tile < _MOST_ROWS and not (
+        isinstance(rows, IntImm) and isinstance(groups, IntImm) and rows.value <= tile * groups.value
+    ):
+        tile *= 2
+    return tile
+
+
+def _product_of_rows(A: Tensor, B: Tensor, ends: Tensor, ended: Tensor, tile: int, acc: str, name: str) -> Any:
+    """Returns the elements of the products, each row's with the matrix of its own group."""
+    k = reduce_axis(Range.from_extent(A.shape[1]), name="k")
 
     def product(i: Expr, j: Expr) -> Any:
         group = max_(min_(ended(i), cast("int32", B.shape[0] - 1)), 0)
         return sum_(cast(acc, A(i, k.var)) * cast(acc, B(group, k.var, j)), axis=k)
 
-    total: Tensor = compute((A.shape[0], B.shape[2]), product, f"{name}_all", varargs_names=["i", "j"])
-    inside = compute(
-        total.shape,
-        lambda i, j: select(ended(i) < cast("int32", B.shape[0]), total(i, j), const(0, acc)),
-        _first(name, acc, out),
-        BROADCAST,
+    return compute((A.shape[0], B.shape[2]), product, f"{name}_all", varargs_names=["i", "j"])
+
+
+def _product_of_tiles(A: Tensor, B: Tensor, ends: Tensor, ended: Tensor, tile: int, acc: str, name: str) -> Any:
+    """Returns the elements of the products, which are computed in tiles of rows of one group each.
+
+    Of M rows in G groups there are at most (M + G (tile - 1)) / tile tiles, and at most M, as each has a row. The others compute what
+    nothing reads.
+    """
+    rows, groups = cast("int32", A.shape[0]), cast("int32", B.shape[0])
+    count = min_(A.shape[0], (A.shape[0] + B.shape[0] * (tile - 1)) // tile)
+    k = reduce_axis(Range.from_extent(A.shape[1]), name="k")
+    g = [reduce_axis(Range.from_extent(B.shape[0]), name="g") for _ in range(2)]
+
+    def end(group: Expr) -> Expr:
+        return max_(min_(cast("int32", ends(group)), rows), 0)
+
+    def begin(group: Expr) -> Expr:
+        return if_then_else(group > 0, end(max_(group - 1, 0)), 0)
+
+    def tiles(group: Expr) -> Expr:
+        return (max_(end(group) - begin(group), 0) + (tile - 1)) // tile
+
+    first: Tensor = compute(
+        B.shape[:1],
+        lambda n: sum_(select(g[0].var < n, tiles(g[0].var), const(0, "int32")), axis=g[0]),
+        f"{name}_first",
     )
-    return converted(inside, out, name)
+    reached = compute((count,), lambda p: sum_(cast("int32", first(g[1].var) <= p), axis=g[1]), f"{name}_reached")
+    own = compute((count,), lambda p: max_(min_(reached(p), groups) - 1, 0), f"{name}_own")
+    start = compute((count,), lambda p: begin(own(p)) + (cast("int32", p) - first(own(p))) * tile, f"{name}_start")
+    gathered = compute(
+        (count, tile, A.shape[1]), lambda p, r, c: A(max_(min_(start(p) + r, rows - 1), 0), c), f"{name}_rows"
+    )
+    total = compute(
+        (count, tile, B.shape[2]),
+        lambda p, r, j: sum_(cast(acc, gathered(p, r, k.var)) * cast(acc, B(own(p), k.var, j)), axis=k),
+        f"{name}_all",
+    )
+
+    def place(i: Expr) -> Expr:
+        group = max_(min_(ended(i), groups - 1), 0)
+        return max_(min_(first(group) * tile + cast("int32", i) - begin(group), cast("int32", count) * tile - 1), 0)
+
+    at = compute(A.shape[:1], place, f"{name}_place")
+    return lambda i, j: total(at(i) // tile, at(i) % tile, j)
 
 
 def einsum(equation: str, *tensors: Tensor, name: str = "T_einsum") -> Tensor:

@@ -14,7 +14,7 @@ from tilewright.tir import structural_equal
 from tilewright.tir.expr import FloorDiv, FloorMod
 from tilewright.tir.interpret import interpret
 from tilewright.tuner import Space, choose_default
-from tilewright.tuner.example_sizes import example_of, examples_of, with_example
+from tilewright.tuner.example_sizes import example_of, examples_of, raised_to_usual, with_example
 
 ONE = "native -num-cores=1"
 SIZES = (1, 7, 13, 16, 17, 64, 65)
@@ -340,6 +340,40 @@ def test_example_sizes_meet_what_the_operators_need():
     x, z = te.placeholder((n, 1, m), name="x"), te.placeholder((8, 1, 100), name="w")
     func = te.create_prim_func([x, z, te.ops.conv1d(x, z)])
     assert [int(e) for e in example_of(with_example(func, {"n": 2, "m": 16})).buffers[0].shape] == [2, 1, 100]
+
+
+def test_examples_suit_the_arrays_that_are_made_of_sizes():
+    """64 samples make no frame of 400, and 64 rows few after five halvings: what a size is scheduled for makes usual numbers of both."""
+    n, m = te.var("n"), te.var("m")
+    frames = (n - 400) // 160 + 1
+    x = te.placeholder((n,), name="x")
+    func = te.create_prim_func([x, te.compute((frames, 400), lambda i, j: x[i * 160 + j] * 2.0, "y")])
+    rows, width = [int(e) for e in example_of(func).buffers[-1].shape]
+    assert rows >= 16 and width == 400
+    assert [int(e) for e in example_of(with_example(func, {"n": 720})).buffers[-1].shape] == [3, 400]  # asked for
+    halved = [m, m // 32]
+    assert raised_to_usual({m: 64}, halved, {m: 4000})[m] == 512
+    assert raised_to_usual({m: 64}, halved, {m: 200})[m] == 200
+    assert raised_to_usual({m: 64}, halved, {}) == raised_to_usual({m: 64}, [m, m * 3, m % 4], {m: 4000}) == {m: 64}
+    data = RNG.standard_normal(2000).astype("float32")
+    for size in (400, 1999, 2000):
+        assert np.array_equal(
+            tw.build(func, target=ONE)(data[:size]),
+            np.lib.stride_tricks.sliding_window_view(data[:size], 400)[::160] * 2,
+        )
+
+
+def test_a_model_is_scheduled_for_usual_numbers_of_frames():
+    n = te.var("n")
+    b = Builder("net")
+    x = b.input("x", (1, 1, n))
+    weight = RNG.integers(-2, 3, (32, 1, 400)).astype(np.float32)
+    y = b.op("transpose", b.op("conv1d", x, b.constant(weight), stride=160), axes=(0, 2, 1))
+    run = tw.build(b.graph([y]), target=ONE, bounds={"n": 12640})
+    assert run.origins and all("for n = 4096" in origin for origin in run.origins.values())
+    data = RNG.integers(-2, 3, (1, 1, 3000)).astype(np.float32)
+    places = np.lib.stride_tricks.sliding_window_view(data[0, 0], 400)[::160]
+    assert np.array_equal(run(data)[0], places @ weight[:, 0].T)
 
 
 def test_a_window_far_larger_than_the_input_is_named():

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="needs the extra torch")
 
 import tilewright as tw  # noqa: E402
 from tilewright.doors.compile_backend import forget  # noqa: E402
+from tilewright.doors.torch_door import backend  # noqa: E402
 from tilewright.frontends.torch import decompositions  # noqa: E402
 from tilewright.frontends.torch.aten_call import CONVERTERS  # noqa: E402
 
@@ -164,3 +165,22 @@ def test_numbers_that_no_shape_tells_are_inputs(recwarn):
         made, after = compiled(x, count)
         assert after == count + 3 and torch.equal(made, f(x, count)[0])
     assert len(calls) == 1
+
+
+def test_shapes_that_come_again_are_served_again():
+    """Results are new tensors each time, of the data of the call, however its tensors lie in memory."""
+    layer = torch.nn.Linear(8, 5).eval()
+
+    def f(x, y):
+        return torch.relu(layer(x)) + y, x.sum(-1), x[:, 1:]
+
+    with torch.no_grad():
+        run = torch.compile(f, backend=backend, dynamic=True, options={"strict": True})
+        before = None
+        for rows in (3, 5, 3, 3, 7, 5, 3):
+            x, y = torch.randn(8, rows).t() if rows == 5 else torch.randn(rows, 8), torch.randn(rows, 5)
+            got = run(x, y)
+            for a, b in zip(got, f(x, y), strict=True):
+                assert a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+            assert before is None or before.data_ptr() != got[0].data_ptr()
+            before = got[0]

@@ -74,7 +74,7 @@ def test_the_tile_follows_from_predictions(tile, seconds, edge):
         ("w: float32[3, 3, 2, 3] = constant()\n    b: float32[3] = constant()\n    y = conv2d(x, w, b, ",
          "u: float32[5, 5, 2, 3] = constant()\n    y = conv2d(x, u, "),
         ('conv2d(x, w, b, layout="NHWC", padding=1)', 'conv2d(x, w, b, layout="NHWC", padding=1, out_dtype="float64")'),
-        ("x: float32[1,", "x: float32[n,"),
+        ("x: float32[1, 5,", "x: float32[1, n,"),
         ("x: float32[1, 5, 6, 2]):\n    w: float32[3, 3, 2, 3] = constant()",
          "x: float32[1, 5, 6, 2], w: float32[3, 3, 2, 3]):"),
     ],
@@ -124,16 +124,19 @@ def net(x: float32[1, 20, 20, 64]):
 """
 
 
-def test_a_residual_block():
+@pytest.mark.parametrize(("images", "numbers"), [("1", [1]), ("n", [0, 1, 2, 5])])
+def test_a_residual_block(images, numbers):
     rng = np.random.default_rng(0)
     weight = (rng.standard_normal((3, 3, 64, 64)) / 24).astype("float32")
-    graph = parse(NETWORK, {"w": weight, "b": rng.standard_normal(64).astype("float32")})
-    x = rng.standard_normal((1, 20, 20, 64)).astype("float32")
-    fast, plain = (tw.build(graph, f"native -num-cores=1{option}") for option in ("", " -winograd=0"))
+    graph = parse(NETWORK.replace("[1,", f"[{images},"), {"w": weight, "b": rng.standard_normal(64).astype("float32")})
+    targets, bounds = ("native -num-cores=1", "native -num-cores=1 -winograd=0"), {"n": 5} if images == "n" else {}
+    fast, plain = (tw.build(graph, target, bounds=bounds) for target in targets)
     assert sum("winograd" in step.name for step in fast.steps) == 2
     assert not any("winograd" in step.name for step in plain.steps)
-    got, want = fast(x), plain(x)
-    assert np.abs(got - want).max() <= 1e-4 * np.abs(want).max()
+    for number in numbers:
+        x = rng.standard_normal((number, 20, 20, 64)).astype("float32")
+        got, want = fast(x), plain(x)
+        assert got.shape == want.shape and np.abs(got - want).max(initial=0) <= 1e-4 * np.abs(want).max(initial=0)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import math
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tilewright import te
 from tilewright.te import ops
+from tilewright.tuner.space.search_space import Space, choose_default
 
 
 def ph(a, name="A"):
@@ -73,15 +75,18 @@ def test_product_errors():
 
 @pytest.mark.parametrize(
     ("rows", "columns", "ends"),
-    [(7, 9, [2, 2, 6]), (1, 16, [0, 0, 1]), (13, 17, [13, 13, 13]), (16, 1, [0, 0, 0]), (5, 0, [1, 2, 5]), (3, 4, [])],
-)
+    [
+        (7, 9, [2, 2, 6]), (1, 16, [0, 0, 1]), (13, 17, [13, 13, 13]), (16, 1, [0, 0, 0]), (5, 0, [1, 2, 5]), (3, 4, []), (0, 3, [0]),
+        (40, 33, [9, 9, 17, 34]), (64, 32, [0, 1, 1, 40, 64, 64]), (70, 16, [70]), (33, 5, [40, 50]), (16, 17, [-3, 8, 15]),
+    ],
+)  # fmt: skip
 def test_grouped_matmul(evaluate, rng, rows, columns, ends):
-    """Rows behind the last group give 0, whatever they hold."""
+    """Rows behind the last group give 0, whatever they hold; ends outside the rows are the nearest row."""
     a, b = (
         rng.standard_normal((rows, 5)).astype("float32"),
         rng.standard_normal((len(ends), 5, columns)).astype("float32"),
     )
-    a[ends[-1] if ends else 0 :] = np.nan
+    a[max(ends[-1], 0) if ends else 0 :] = np.nan
     A, B, E = (
         te.placeholder(a.shape, name="A"),
         te.placeholder(b.shape, name="B"),
@@ -89,10 +94,39 @@ def test_grouped_matmul(evaluate, rng, rows, columns, ends):
     )
     got = evaluate(ops.grouped_matmul(A, B, E), [A, B, E], a, b, np.array(ends, "int32"))
     want, begin = np.zeros((rows, columns), "float32"), 0
-    for matrix, end in zip(b, ends, strict=True):
+    for matrix, end in zip(b, np.clip(ends, 0, rows), strict=True):
         want[begin:end] = a[begin:end] @ matrix
         begin = end
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_grouped_matmul_with_any_number_of_rows(rng):
+    """Tiles of a group's rows read one matrix each, wherever groups begin and end."""
+    b = rng.standard_normal((5, 24, 33)).astype("float32")
+    A, B = te.placeholder((te.var("n"), 24), name="A"), te.placeholder(b.shape, name="B")
+    E = te.placeholder((5,), "int64", name="E")
+    module = tw.build([A, B, E, ops.grouped_matmul(A, B, E)])
+    for rows in (0, 1, 2, 7, 8, 9, 64, 101):
+        a = rng.standard_normal((rows, 24)).astype("float32")
+        for _ in range(3):
+            ends = np.sort(rng.integers(0, rows + 1, 5))
+            want, begin = np.zeros((rows, 33), "float32"), 0
+            for n, end in enumerate(ends):
+                want[begin:end], begin = a[begin:end] @ b[n], end
+            np.testing.assert_allclose(module(a, b, ends), want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_matrix_that_is_looked_up_is_not_copied(rng):
+    """The product of each batch with the matrix that is chosen for it is scheduled as one with its own matrix."""
+    A, B = te.placeholder((6, 16, 64), name="A"), te.placeholder((4, 64, 64), name="B")
+    where, k = te.placeholder((6,), "int32", name="where"), te.reduce_axis((0, 64), "k")
+    C = te.compute((6, 16, 64), lambda p, r, j: te.sum(A[p, r, k] * B[where[p], k, j], axis=k), name="C")
+    func = te.create_prim_func([A, B, where, C])
+    scheduled = choose_default(Space(func, "native -num-cores=1")).schedule.func
+    assert all(buffer.num_bytes() < 6 * 64 * 64 * 4 for buffer in scheduled.body.block.alloc_buffers)
+    a, b = rng.standard_normal((6, 16, 64)).astype("float32"), rng.standard_normal((4, 64, 64)).astype("float32")
+    chosen = np.array([3, 0, 0, 2, 1, 3], "int32")
+    np.testing.assert_allclose(tw.build(func)(a, b, chosen), a @ b[chosen], rtol=1e-4, atol=1e-5)
 
 
 def test_grouped_matmul_refuses_what_does_not_fit():

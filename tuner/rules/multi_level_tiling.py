@@ -530,9 +530,10 @@ class MultiLevelTilingRule(ScheduleRule):
     def match(self, program: ProgramInfo, block: BlockInfo, free: Sequence[BlockInfo]) -> Group | None:
         if not block.is_reduction or not block.spatial or not block.writes_in_order or len(block.stores) != 1:
             return None
-        if block.block.init is None or not all(use.affine for use in block.loads):
+        known = block.with_chosen_as_own
+        if block.block.init is None or not all(use.affine for use in known.loads):
             return None
-        if not vector_axes(block):
+        if not vector_axes(known):
             return None
         epilogue = program.epilogue_of(block, free)
         if epilogue is not None and _is_turned_copy(block, epilogue):
@@ -540,17 +541,18 @@ class MultiLevelTilingRule(ScheduleRule):
         return Group(block, (block,) if epilogue is None else (block, epilogue))
 
     def parts(self, program: ProgramInfo, group: Group, machine: MachineModel) -> list[Part]:
+        anchor = group.anchor.with_chosen_as_own
         epilogue = group.blocks[1] if len(group.blocks) > 1 else None
         parts: list[Part] = []
-        for vector in vector_axes(group.anchor):
+        for vector in vector_axes(anchor):
             parts.extend(
-                TilingPart(group.anchor, epilogue, vector, operand, machine)
-                for operand in (None, *packable(group.anchor, vector))
-                if operand is not None or loads_fit(group.anchor, vector)
+                TilingPart(anchor, epilogue, vector, operand, machine)
+                for operand in (None, *packable(anchor, vector))
+                if operand is not None or loads_fit(anchor, vector)
             )
-            if epilogue is None and rows_apart(group.anchor, vector):
-                parts.append(OuterSumsPart(group.anchor, vector, machine))
-        short = short_results(group.anchor, machine.lanes(group.anchor.itemsize))
+            if epilogue is None and rows_apart(anchor, vector):
+                parts.append(OuterSumsPart(anchor, vector, machine))
+        short = short_results(anchor, machine.lanes(anchor.itemsize))
         if short is not None:
             parts.append(ShortResultsPart(short, epilogue, machine))
         return parts
