@@ -702,6 +702,9 @@ class KernelBuilder:
     def barrier(self) -> None:
         """Let the threads of the program wait for each other; on a processor it has one."""
 
+    def stage(self, loop: Var, stages: int | None) -> None:
+        """Note the stages that a loop asks for. On processors its iterations run one after another."""
+
     def change(
         self, pointer: BlockValue, given: Sequence[BlockValue], allowed: BlockValue | None, new: Callable[..., Expr],
         operation: str,

@@ -369,7 +369,12 @@ class KernelReader:
             return
         if not isinstance(s.target, ast.Name):
             raise TypeError("a loop has one variable")
-        self.counted_loop(s, s.target.id, *[self.index(n) for n in (start, stop, step)])
+        stages = hints.get("num_stages")
+        if stages is not None and (isinstance(stages, bool) or not isinstance(stages, int) or stages < 0):
+            raise TypeError(
+                f"num_stages={stages!r} of tl.range; it is a whole number that is known when the kernel is compiled"
+            )
+        self.counted_loop(s, s.target.id, *[self.index(n) for n in (start, stop, step)], stages)
 
     def index(self, x: Any) -> Expr:
         """Return a bound of a loop as an index."""
@@ -378,7 +383,9 @@ class KernelReader:
             raise TypeError(f"the bound of a loop is a single integer, not {value.type_text()}")
         return self.builder.named(self.builder.index_value(value)).scalar
 
-    def counted_loop(self, s: ast.For, target: str, start: Expr, stop: Expr, step: Expr) -> None:
+    def counted_loop(
+        self, s: ast.For, target: str, start: Expr, stop: Expr, step: Expr, stages: int | None = None
+    ) -> None:
         builder, frame = self.builder, self.frame
         one = builder.number(1)
         if is_not_negative(step, builder.not_negative):
@@ -424,6 +431,7 @@ class KernelReader:
             if turns is not None and flag is not None:
                 turns.end(cells[flag])
         if turns is None:
+            builder.stage(k, stages)
             builder.emit(For(k, builder.number(0), count, "serial", inner.statement()))
             passes = max_(count, builder.number(0))
         else:

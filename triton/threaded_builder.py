@@ -17,6 +17,7 @@ from ..tir.expr.intrinsics import operation_named
 from ..tir.stmt import Buffer, BufferStore, Evaluate, For, IfThenElse, Stmt, loads_and_stores
 from .block_values import BlockValue, PointerArgument, broadcast_make, broadcast_shape, converted, element
 from .kernel_builder import KernelBuilder, Lanes, inner_type, reduction_of
+from .staged_loops import STAGES, LoopStages
 from .thread_layout import ThreadLayout, ThreadNest
 
 
@@ -30,11 +31,15 @@ def _count(shape: Sequence[int]) -> int:
 class ThreadedBuilder(KernelBuilder):
     """Builds the body of one kernel for blocks of ``threads`` threads.
 
-    ``written``: the arguments that the kernel may write.
+    ``written``: the arguments that the kernel may write; ``stages``: those of its loops, ``asked`` where a loop does not say.
     """
 
-    def __init__(self, index: DType, faults: Buffer, known: set[Var], threads: int, written: frozenset[Buffer]) -> None:
+    def __init__(
+        self, index: DType, faults: Buffer, known: set[Var], threads: int, written: frozenset[Buffer], stages: LoopStages,
+        asked: int | None,
+    ) -> None:  # fmt: skip
         super().__init__(index, faults, known, 1)
+        self.stages, self.asked = stages, asked
         self.threads = threads
         self.written = written
         self.nests: dict[Var, ThreadNest] = {}
@@ -129,6 +134,13 @@ class ThreadedBuilder(KernelBuilder):
         """Let the threads of the program wait for each other."""
         self.emit(Evaluate(Call("tir.tvm_storage_sync", (StringImm("shared"),), "int32")))
 
+    def stage(self, loop: Var, stages: int | None) -> None:
+        """Note the stages that a loop asks for, those of the launch where it does not say."""
+        given = self.asked if stages is None else stages
+        self.stages.wanted[loop] = STAGES if given is None else given
+        if given is not None:
+            self.stages.asked.add(loop)
+
     # -- reductions --------------------------------------------------------------------------------------------------
 
     def reduce(self, value: BlockValue, axis: int, op: str, keep_dims: bool = False) -> BlockValue:
@@ -193,6 +205,7 @@ class ThreadedBuilder(KernelBuilder):
 
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:
         """Add the product of two blocks in memory to a third: each thread sums its elements of the result."""
+        self.stages.operands |= {a, b}
         shape = tuple([int(n) for n in out.shape])  # type: ignore[call-overload]
         inner = int(a.shape[-1])  # type: ignore[call-overload]
         k = Var("k", self.index)
