@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import Call, Expr, StringImm, Var, any_, const, transform
+from ..tir.expr import BufferLoad, Call, Expr, StringImm, Var, any_, const, transform
 from ..tir.expr.dtype import DType
 from ..tir.expr.intrinsics import operation_named
 from ..tir.stmt import Buffer, BufferStore, Evaluate, For, IfThenElse, Stmt, loads_and_stores
@@ -122,6 +122,13 @@ class ThreadedBuilder(KernelBuilder):
         lanes = tuple([self.number(0)] * len(value.shape))
         self.emit(BufferStore(cell, converted(value.make(lanes), value.dtype), (self.number(0),)))
         return BlockValue(value.shape, value.dtype, lambda _: element(cell, (self.number(0),)), buffer=cell)
+
+    def spread(self, value: BlockValue, divided: bool = False) -> None:
+        """Keep nothing: each thread computes its elements in registers, and memory of all would cost a barrier."""
+
+    def is_whole(self, load: BufferLoad, sizes: dict[Var, int]) -> bool:
+        """Return False: blocks lie in registers of several threads."""
+        return False
 
     def wrote(self, argument: PointerArgument) -> None:
         """Note a store to an argument. What another statement or iteration stored there before is complete by then."""
