@@ -624,7 +624,7 @@ class KernelBuilder:
         )
 
     def spread(self, value: BlockValue, divided: bool = False) -> None:
-        """Keep a block of which several elements of a larger one are made, so that it is not loaded, or ``divided``, for each."""
+        """Keep a block that a larger one repeats, so that it is loaded, or ``divided``, once."""
         loaded = value.cost >= LOAD_COST and any(b.scope == "global" for b in value.reads)
         if value.shape and value.buffer is None and value.pointer is None and (divided or loaded):
             self.keep(value)

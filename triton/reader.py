@@ -914,7 +914,7 @@ class KernelReader:
 
 
 def _with_names(e: Expr, known: list[tuple[BufferLoad, Var]], pointers: bool) -> Expr:
-    """Returns an index of ``pointers`` with a variable for each load of what a kernel keeps, by the loads that are ``known``."""
+    """Returns an index of ``pointers`` with variables for loads of kept memory, the same where they are ``known``."""
 
     def post(n: Any) -> Var | None:
         if not pointers or not isinstance(n, BufferLoad) or n.buffer.scope != "local" or not n.dtype.is_int:
