@@ -34,6 +34,8 @@ _GROUP = 128
 """The threads of a warp group."""
 PIECE = 8
 """The elements that a thread copies at once."""
+_REGISTERS, _BESIDE = 65_536, 30
+"""The registers of a multiprocessor, and those that a thread needs beside its sums of a product (ptxas asks for them)."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,10 @@ def unfit(shape: AttentionShape, tiles: AttentionTiles) -> str:
         return "there are no queries or no keys"
     if shape.depth % PIECE or shape.width % PIECE or not shape.depth or not 0 < shape.width <= 256:
         return f"features are {shape.depth} and {shape.width}, not multiples of {PIECE}, of values up to 256"
+    columns = max(tiles.keys, -(-shape.width // PANEL) * PANEL)
+    own, needed = _REGISTERS // (_GROUP * tiles.groups) // 8 * 8, columns * GROUP_ROWS // _GROUP + _BESIDE
+    if needed > own:
+        return f"a product of {columns} columns takes {needed} registers of a thread, and each has {own} in {tiles.groups} groups"
     return ""
 
 

@@ -3,7 +3,7 @@
 :func:`jit` makes a kernel from a Python function over blocks (:mod:`.language`, ``tl``), and ``kernel[grid](…)`` runs it on NumPy
 arrays and CPU tensors (:mod:`.launch`). :mod:`.reader` reads the function's source (:mod:`.kernel_source`, :mod:`.liveness`);
 :mod:`.kernel_builder` makes loops of its values (:mod:`.block_values`), for GPUs :mod:`.threaded_builder`, which spreads them over threads
-(:mod:`.thread_layout`). :func:`autotune` and :func:`heuristics` choose constants
+(:mod:`.thread_layout`) and lets loads run ahead (:mod:`.staged_loops`). :func:`autotune` and :func:`heuristics` choose constants
 (:mod:`.autotuning`), and :mod:`.testing` measures. Nothing of the core imports this package.
 """
 

@@ -318,6 +318,7 @@ def _cheap(k: KernelBuilder, value: BlockValue) -> BlockValue:
 def expand_dims(k: KernelBuilder, input: BlockValue, axis: Any) -> BlockValue:
     """Return the block with a new dimension of size 1 at each axis."""
     value = _cheap(k, k.value(input))
+    k.spread(value)
     axes = list(axis) if isinstance(axis, (tuple, list)) else [axis]
     rank = len(value.shape) + len(axes)
     new = sorted(whole(a, "the axis") % rank for a in axes)

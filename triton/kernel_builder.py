@@ -34,6 +34,7 @@ from ..tir.expr import (
     Ramp,
     Select,
     Sub,
+    TruncDiv,
     TruncMod,
     Var,
     all_,
@@ -90,6 +91,10 @@ Lanes = tuple[Expr, ...]
 FLOAT32 = DType("float32")
 KEEP_FROM = 6
 """A value that is used several times is kept in memory when an element costs so many instructions."""
+
+
+LOAD_COST = 4
+"""The instructions that a load counts as."""
 
 
 class NeedsWideIndices(Exception):
@@ -163,6 +168,8 @@ class KernelBuilder:
         """Whether programs run one after another: each sees what those before it left."""
         self.apply: Callable[..., Any] = _no_function
         self.in_loop: Callable[[], bool] = bool
+        self.extremes_asked: list[tuple[Expr, Expr]] = []
+        """The ends of kept blocks that the bounds of the last index were made of."""
 
     # -- scopes ------------------------------------------------------------------------------------------------------
 
@@ -311,6 +318,9 @@ class KernelBuilder:
             if joined is not None:
                 return joined
         shape = broadcast_shape(a.shape, b.shape)
+        for v in (a, b):
+            if v.shape != shape and self.divides(v, op in ("<<", ">>")):
+                self.spread(v, divided=True)
         ma, mb = broadcast_make(a, shape), broadcast_make(b, shape)
         kind = self.operation(op)
         compared = op in COMPARISONS
@@ -346,6 +356,8 @@ class KernelBuilder:
         pointer, distance = (a, b) if a.pointer is not None else (b, a)
         distance = self.index_value(distance)
         shape = broadcast_shape(a.shape, b.shape)
+        if distance.shape != shape and self.divides(distance, False):
+            self.spread(distance, divided=True)
         mp, md = broadcast_make(pointer, shape), broadcast_make(distance, shape)
         kind = ARITHMETIC[op]
         return BlockValue(
@@ -418,7 +430,12 @@ class KernelBuilder:
         variables: list[Var] = [lanes[n] for n in axes]  # type: ignore[misc]
         analyzer = Analyzer()
         votes = dict.fromkeys(axes, 0)
+        seen: list[BufferLoad | BufferStore] = []
         for access in loads_and_stores(found):
+            if isinstance(access, BufferLoad):  # one that stands in several places is one
+                if any(access.buffer is a.buffer and all(map(same, access.indices, a.indices)) for a in seen):
+                    continue
+                seen.append(access)
             last = transform(access.indices[-1], post=_without_remainders(self.index, variables))
             linear = linear_coefficients(last, variables, analyzer)
             for n, c in zip(axes, linear[0] if linear else (), strict=False):
@@ -493,7 +510,9 @@ class KernelBuilder:
                 if inner is None or e.dtype != self.index
                 else (converted(inner[0], e.dtype), converted(inner[1], e.dtype))
             )
-        if not isinstance(e, (Add, Sub, Mul, FloorDiv, Min, Max)):
+        if isinstance(e, BufferLoad) and e.buffer.scope == "local" and self.is_whole(e, sizes):
+            return self.extremes(e.buffer)
+        if not isinstance(e, (Add, Sub, Mul, FloorDiv, TruncDiv, Min, Max)):
             return None
         a, b = self.ends(e.a, sizes), self.ends(e.b, sizes)
         if a is None or b is None:
@@ -506,15 +525,43 @@ class KernelBuilder:
             return min_(a[0], b[0]), min_(a[1], b[1])
         if isinstance(e, Max):
             return max_(a[0], b[0]), max_(a[1], b[1])
-        if isinstance(e, FloorDiv):
-            by = e.b
-            return (a[0] // by, a[1] // by) if isinstance(by, IntImm) and by.value > 0 else None
+        if isinstance(e, (FloorDiv, TruncDiv)):
+            positive = is_not_negative(e.b, self.not_negative)
+            return (type(e)(a[0], e.b), type(e)(a[1], e.b)) if positive else None
         if a[0] is a[1]:
             a, b = b, a
         if b[0] is not b[1]:
             return None
         low, high = a[0] * b[0], a[1] * b[0]
         return (low, high) if is_not_negative(b[0], self.not_negative) else (min_(low, high), max_(low, high))
+
+    def is_whole(self, load: BufferLoad, sizes: dict[Var, int]) -> bool:
+        """Return whether all elements of a kept block of integers are read, each at its place."""
+        shape = tuple([int(n) for n in load.buffer.shape])  # type: ignore[call-overload]
+        return load.dtype == self.index and all(
+            (isinstance(i, Var) and sizes.get(i) == n) or (n == 1 and is_const_int(i, 0))
+            for i, n in zip(load.indices, shape, strict=True)
+        )
+
+    def extremes(self, buffer: Buffer) -> tuple[Expr, Expr]:
+        """Return the smallest and the largest element of a kept block of integers."""
+        shape = tuple([int(n) for n in buffer.shape])  # type: ignore[call-overload]
+        out: list[Expr] = []
+        for name, first, kind in (("low", max_value, min_), ("high", min_value, max_)):
+            cell = Buffer(name, (self.number(1),), buffer.dtype, "local")
+            self.emit(cell)
+            at = (self.number(0),)
+            self.emit(BufferStore(cell, const(int(first(buffer.dtype)), buffer.dtype), at))
+
+            def joined(lanes: Lanes, cell: Buffer = cell, kind: Callable[[Expr, Expr], Expr] = kind) -> Stmt:
+                return BufferStore(
+                    cell, kind(element(cell, (self.number(0),)), element(buffer, lanes)), (self.number(0),)
+                )
+
+            self.emit(KernelBuilder.scalar_nest(self, shape, joined))
+            out.append(element(cell, at))
+        self.extremes_asked.append((out[0], out[1]))
+        return out[0], out[1]
 
     # -- kept values -------------------------------------------------------------------------------------------------
 
@@ -564,6 +611,23 @@ class KernelBuilder:
             return BufferStore(buffer, converted(value.make(lanes), dtype), lanes)
 
         self.emit(self.nest(value.shape, body, dtype.bits))
+
+    def divides(self, value: BlockValue, remainders: bool) -> bool:
+        """Return whether each element divides its place by a number of the launch. ``remainders``: whether those count, too; as indices
+        they do not, because most of them change nothing (:meth:`idle_remainders`)."""
+        kinds = (FloorDiv, TruncDiv, FloorMod, TruncMod) if remainders else (FloorDiv, TruncDiv)
+        lanes = [Var("i", self.index) if size > 1 else self.number(0) for size in value.shape]
+        places = {v for v in lanes if isinstance(v, Var)}
+        return bool(places) and any(
+            isinstance(n, kinds) and not isinstance(n.b, IntImm) and not places.isdisjoint(vars_in(n.a))
+            for n in pre_order(value.make(tuple(lanes)))
+        )
+
+    def spread(self, value: BlockValue, divided: bool = False) -> None:
+        """Keep a block that a larger one repeats, so that it is loaded, or ``divided``, once."""
+        loaded = value.cost >= LOAD_COST and any(b.scope == "global" for b in value.reads)
+        if value.shape and value.buffer is None and value.pointer is None and (divided or loaded):
+            self.keep(value)
 
     def settle(self, written: Iterable[Buffer], besides: Iterable[BlockValue] = ()) -> None:
         """Keep the values that are still needed and read memory that is about to be written."""
@@ -629,10 +693,13 @@ class KernelBuilder:
         note: Stmt = IfThenElse(wrong, self.noted(site, noted))
         for var, size in reversed(sizes.items()):
             note = For(var, self.number(0), self.number(size), "serial", note)
+        self.extremes_asked = []
         ends = self.ends(offset, sizes)
         if ends is not None:
-            low, high = simplify(ends[0]), simplify(ends[1])
-            note = IfThenElse(any_(low < self.number(0), high >= extent), note) if sizes else note
+            # products of numbers from memory that are no places of this argument may wrap around
+            both = [(simplify(ends[0]), simplify(ends[1])), *self.extremes_asked]
+            beyond = [test for low, high in both for test in (low < self.number(0), high >= extent)]
+            note = IfThenElse(any_(*beyond), note) if sizes else note
         self.emit(note)
 
     def inside(self, offset: Expr, argument: PointerArgument, mask: Expr | None) -> Expr:
@@ -663,7 +730,7 @@ class KernelBuilder:
             return guarded(inside, element(argument.buffer, (offset,)), mo(lanes))
 
         reads = pointer.reads | rest.reads | (frozenset() if allowed is None else allowed.reads) | {argument.buffer}
-        return BlockValue(shape, dtype, make, 4, reads)
+        return BlockValue(shape, dtype, make, LOAD_COST, reads)
 
     def store(self, pointer: BlockValue, value: Any, mask: Any) -> None:
         """Write a block through pointers, where the mask holds."""
@@ -701,6 +768,9 @@ class KernelBuilder:
 
     def barrier(self) -> None:
         """Let the threads of the program wait for each other; on a processor it has one."""
+
+    def stage(self, loop: Var, stages: int | None) -> None:
+        """Note the stages that a loop asks for. On processors its iterations run one after another."""
 
     def change(
         self, pointer: BlockValue, given: Sequence[BlockValue], allowed: BlockValue | None, new: Callable[..., Expr],

@@ -1,4 +1,4 @@
-"""Launches kernels: ``@jit`` functions on NumPy arrays and CPU tensors of PyTorch.
+"""Launches kernels: ``@jit`` functions on NumPy arrays, tensors of PyTorch, and arrays on NVIDIA's GPUs.
 
 What a launch is compiled for is its key: the type of each array, the kind of each number, each constant, and which arrays
 overlap. One key gives one :class:`~tilewright.tir.PrimFunc`, a parallel loop over the programs of the grid, and its machine code.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy as np
 from ..codegen import Target, compile
 from ..codegen.late_tables import TARGET_KINDS
 from ..codegen.lowered import written_data
-from ..codegen.machine.target import WARP
+from ..codegen.machine.target import FIRST_COPIES, WARP, block_shared_bytes, compute_capability
+from ..codegen.runtime.arguments import CUDA_DEVICES, ArrayView, lies_on_gpu, view_of
 from ..codegen.runtime.module import Module
 from ..tir.expr import IntImm, Var, const
 from ..tir.expr.dtype import DType
@@ -29,7 +31,8 @@ from .memory_rows import make_tensor_descriptor
 from .quick_launch import QuickForm, exact, form_of, quick_key
 from .reader import KernelReader, Outside
 from .rows import Builtin, constexpr
-from .thread_layout import ThreadNest, own_registers
+from .staged_loops import LoopStages
+from .thread_layout import own_registers
 from .threaded_builder import ThreadedBuilder
 from .tools.tensor_descriptor import TensorDescriptor
 
@@ -132,14 +135,18 @@ class JitFunction:
                 if quick is not None:
                     return quick  # type: ignore[no-any-return]
         source = self.kernel_source
-        machine = _machine(named.pop("target", None) if "target" not in source.signature.parameters else None)
+        target = named.pop("target", None) if "target" not in source.signature.parameters else None
         options = {n: v for n, v in named.items() if n in OPTIONS and n not in source.signature.parameters}
         for n, v in options.items():
             if v is not None and (isinstance(v, bool) or not isinstance(v, int) or v < 1):
                 raise ValueError(f"{n}={v!r}; it is a positive integer")
         bound = source.bound(args, {n: v for n, v in named.items() if n not in options} if options else named)
+        if target is None and _default is None and any(map(lies_on_gpu, _arrays_in(bound.values()))):
+            target = "cuda"
+        machine = _machine(target)
         sizes = _grid(grid, bound)
-        launch = _Launch(source, bound, sizes, machine, options.get("num_warps") or NUM_WARPS)
+        warps = options.get("num_warps") or NUM_WARPS
+        launch = _Launch(source, bound, sizes, machine, warps, options.get("num_stages"))
         kernel = self.compiled.get(launch.key)
         if kernel is None or not kernel.is_current():
             kernel = self.compiled[launch.key] = launch.compiled()
@@ -245,6 +252,23 @@ def _grid(grid: Any, bound: Mapping[str, Any]) -> tuple[int, int, int]:
     return (*map(int, sizes), *(1,) * (3 - len(sizes)))  # type: ignore[return-value]
 
 
+class DeviceMemory:
+    """Elements side by side in the memory of a GPU, which another library owns."""
+
+    def __init__(self, pointer: int, dtype: str, count: int, itemsize: int, owner: Any, writable: bool) -> None:
+        self.view = ArrayView(pointer, dtype, (count,), (1,), itemsize, writable, pointer % itemsize == 0, owner)
+
+    def __repr__(self) -> str:
+        return f"DeviceMemory({self.view.dtype}[{self.view.shape[0]}])"
+
+    def array_view(self) -> ArrayView:
+        """Return the elements as what the checks of arguments look at."""
+        return self.view
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CUDA_DEVICES[0], 0
+
+
 class _Array:
     """An argument in memory: its type, its first address, and its elements in one dimension."""
 
@@ -264,9 +288,21 @@ class _Array:
                 )
             self.array, self.count = flat, flat.size
             return
+        x = x.detach() if hasattr(x, "detach") else x
+        if lies_on_gpu(x):
+            try:
+                view = view_of(x, CUDA_DEVICES)
+            except (ValueError, BufferError, RuntimeError) as e:
+                raise TypeError(f"{name}: {e}") from None
+            assert view is not None
+            self.dtype, self.start = view.dtype, view.pointer
+            self.count = _reach(name, view.shape, view.strides)
+            self.array = DeviceMemory(view.pointer, view.dtype, self.count, view.itemsize, view.owner, view.writable)
+            return
         if x.device.type != "cpu":
-            raise TypeError(f"{name} lies on {x.device}; kernels run on arrays in the memory of the processor")
-        x = x.detach()
+            raise TypeError(
+                f"{name} lies on {x.device}; kernels run on arrays in the memory of the processor or of NVIDIA's GPUs"
+            )
         self.dtype, self.start = _torch_name(x.dtype), x.data_ptr()
         if x.is_contiguous():
             flat = x.view(-1)
@@ -314,11 +350,14 @@ class _Launch:
     """The arguments of one launch, and its key."""
 
     def __init__(
-        self, source: KernelSource, bound: dict[str, Any], grid: tuple[int, int, int], target: Target, warps: int
-    ) -> None:
+        self, source: KernelSource, bound: dict[str, Any], grid: tuple[int, int, int], target: Target, warps: int,
+        stages: int | None = None,
+    ) -> None:  # fmt: skip
         self.source, self.grid, self.target = source, grid, target
         self.threads = _threads(target, warps)
         """The threads that run one program, or 0 on processors."""
+        self.stages = stages
+        """The stages of loops with products, None where the launch does not say."""
         self.arrays: dict[str, _Array] = {}
         self.windows: dict[str, TensorDescriptor] = {}
         self.scalars: dict[str, int | float] = {}
@@ -358,7 +397,7 @@ class _Launch:
                         self.scalars[f"{name}_stride{n}"] = stride
                 wide = wide or one.count >= _NARROW
                 parts.append((one.dtype, tuple(x.block_shape), x.padding))
-            elif isinstance(x, np.ndarray) or (hasattr(x, "data_ptr") and hasattr(x, "stride")):
+            elif isinstance(x, np.ndarray) or (hasattr(x, "data_ptr") and hasattr(x, "stride")) or lies_on_gpu(x):
                 self.arrays[name] = one = _Array(name, x)
                 wide = wide or one.count >= _NARROW
                 parts.append(one.dtype)
@@ -367,6 +406,7 @@ class _Launch:
                     f"{source.name}: {name} is {x!r}; a kernel takes arrays and numbers, and as tl.constexpr what is known when it is compiled"
                 )
         self.wide = wide
+        self._check_places()
         self.groups = self._groups()
         rank = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
         self.rank = rank
@@ -376,12 +416,27 @@ class _Launch:
             wide,
             rank,
             tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
-            (str(target), self.threads),
+            (str(target), self.threads, stages if self.threads else None),
         )
         try:
             hash(self.key)
         except TypeError as e:
             raise TypeError(f"{source.name}: a constant is not hashable: {e}") from None
+
+    def _check_places(self) -> None:
+        """Raise TypeError for arrays on a GPU beside others in main memory, or for another machine."""
+        here = [name for name, one in self.arrays.items() if not isinstance(one.array, DeviceMemory)]
+        there = [name for name in self.arrays if name not in here]
+        if here and there:
+            raise TypeError(
+                f"{self.source.name}: {' and '.join(there)} on the GPU, {' and '.join(here)} in main memory; "
+                "the arrays of a launch lie in one place"
+            )
+        if there and self.target.kind != "cuda":
+            raise TypeError(
+                f"{self.source.name}: {' and '.join(there)} on the GPU, and the launch is for {self.target.kind}; "
+                'launch with target="cuda", or move the arrays to main memory'
+            )
 
     def _without_tuples(self, name: str, x: Any, single: dict[str, Any], taken: Mapping[str, Any]) -> Any:
         """Adds an argument to the single ones, the parts of a tuple by names of their own, which it returns."""
@@ -435,6 +490,10 @@ class _Launch:
             whole = max((self.arrays[n] for n in names), key=lambda one: one.count)
             if whole.start == start and whole.start + whole.count * size == last:
                 out.append(whole.array)
+            elif isinstance(first.array, DeviceMemory):
+                owners = [self.arrays[n].array for n in names]
+                writable = all(one.view.writable for one in owners)
+                out.append(DeviceMemory(start, first.dtype, (last - start) // size, size, owners, writable))
             else:
                 out.append(_memory(start, (last - start) // size, first.array))
             positions += [(self.arrays[n].start - start) // size for n in names]
@@ -571,20 +630,33 @@ class _ThreadBlocks:
         self.params = [Var(f"grid_{n}", index) for n in range(launch.rank)]
         self.numbers = [Var(f"program_{n}", index) for n in range(launch.rank)]
         known.update((*self.params, *self.numbers))
-        self.nests: dict[Var, ThreadNest] = {}
+        self.name, self.asked, target = launch.source.name, launch.stages, launch.target
+        capability = compute_capability(target.mcpu)
+        nvidia = target.mcpu.startswith("sm_") or TARGET_KINDS[target.kind].simulated
+        self.beside, self.machine = nvidia and capability >= FIRST_COPIES, f"{target.kind} ({target.mcpu})"
+        self.room = block_shared_bytes(capability)
 
     def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
         """Return a builder of one program."""
-        builder = ThreadedBuilder(self.index, faults, known, self.threads, written)
+        stages = LoopStages(self.room)
+        builder = ThreadedBuilder(self.index, faults, known, self.threads, written, stages, self.asked)
         rest = 3 - len(self.params)
         builder.programs = (*self.numbers, *[const(0, self.index)] * rest)
         builder.grid = (*self.params, *[const(1, self.index)] * rest)
-        self.nests = builder.nests
         return builder
 
     def around(self, body: Stmt, builder: KernelBuilder) -> Stmt:
         """Return the loops on the axes of blocks, with values in registers where each thread needs its own alone."""
-        body = own_registers(body, self.nests)
+        assert isinstance(builder, ThreadedBuilder)
+        body = own_registers(body, builder.nests)
+        if self.beside:
+            body = builder.stages.applied(body, {b.data for b in builder.written})
+        for wanted, given, size in builder.stages.fewer:
+            warnings.warn(
+                f"{self.name}: num_stages={wanted} takes {size} bytes of shared memory, and a block has {self.room} on "
+                f"{self.machine}; the loop has {given}",
+                stacklevel=6,
+            )
         for number, size, tag in zip(
             self.numbers, self.params, ("blockIdx.x", "blockIdx.y", "blockIdx.z"), strict=False
         ):
@@ -619,6 +691,15 @@ def _threads(target: Target, warps: int) -> int:
     if warps & (warps - 1) or warps * WARP > MOST_THREADS:
         raise ValueError(f"num_warps={warps}; on GPUs it is a power of two up to {MOST_THREADS // WARP}")
     return warps * WARP
+
+
+def _arrays_in(values: Iterable[Any]) -> Iterator[Any]:
+    """Returns the arguments that are no numbers, in tuples and windows as well."""
+    for x in values:
+        if isinstance(x, tuple):
+            yield from _arrays_in(x)
+        elif not isinstance(x, (int, float, str, np.ndarray)):
+            yield x.base if isinstance(x, TensorDescriptor) else x
 
 
 def _named_parts(form: Any, names: Mapping[str, Any]) -> Any:

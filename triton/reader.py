@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import BufferLoad, Expr, Var, all_, max_, pre_order, vars_in
+from ..tir.expr import BufferLoad, Expr, Var, all_, max_, pre_order, same, transform, vars_in
 from ..tir.expr.dtype import BOOL, DType
 from ..tir.stmt import Buffer, BufferStore, For, IfThenElse, Stmt, While
 from . import language
@@ -369,7 +369,12 @@ class KernelReader:
             return
         if not isinstance(s.target, ast.Name):
             raise TypeError("a loop has one variable")
-        self.counted_loop(s, s.target.id, *[self.index(n) for n in (start, stop, step)])
+        stages = hints.get("num_stages")
+        if stages is not None and (isinstance(stages, bool) or not isinstance(stages, int) or stages < 0):
+            raise TypeError(
+                f"num_stages={stages!r} of tl.range; it is a whole number that is known when the kernel is compiled"
+            )
+        self.counted_loop(s, s.target.id, *[self.index(n) for n in (start, stop, step)], stages)
 
     def index(self, x: Any) -> Expr:
         """Return a bound of a loop as an index."""
@@ -378,7 +383,9 @@ class KernelReader:
             raise TypeError(f"the bound of a loop is a single integer, not {value.type_text()}")
         return self.builder.named(self.builder.index_value(value)).scalar
 
-    def counted_loop(self, s: ast.For, target: str, start: Expr, stop: Expr, step: Expr) -> None:
+    def counted_loop(
+        self, s: ast.For, target: str, start: Expr, stop: Expr, step: Expr, stages: int | None = None
+    ) -> None:
         builder, frame = self.builder, self.frame
         one = builder.number(1)
         if is_not_negative(step, builder.not_negative):
@@ -424,6 +431,7 @@ class KernelReader:
             if turns is not None and flag is not None:
                 turns.end(cells[flag])
         if turns is None:
+            builder.stage(k, stages)
             builder.emit(For(k, builder.number(0), count, "serial", inner.statement()))
             passes = max_(count, builder.number(0))
         else:
@@ -449,7 +457,7 @@ class KernelReader:
         """Return whether a value may be a formula of the iteration's number: an index, or pointers that read no memory."""
         if v.reads or not (v.pointer is not None or v.dtype in ("int32", "int64")):
             return False
-        e = v.make(tuple([Var("i", self.builder.index) for _ in v.shape]))
+        e = _with_names(v.make(tuple([Var("i", self.builder.index) for _ in v.shape])), [], v.pointer is not None)
         return (
             is_index(e) and e.dtype == self.builder.index and not any(isinstance(n, BufferLoad) for n in pre_order(e))
         )
@@ -488,13 +496,15 @@ class KernelReader:
     def step_of(self, start: BlockValue, end: BlockValue, moved: Var) -> Expr | None:
         """Return the distance between the end of an iteration and its start, None where the elements' distances differ."""
         lanes = tuple([Var("i", self.builder.index) for _ in start.shape])
-        e = end.make(lanes)
+        known: list[tuple[BufferLoad, Var]] = []
+        e, begin = [_with_names(v.make(lanes), known, start.pointer is not None) for v in (end, start)]
         if end.reads or e.dtype != self.builder.index or not is_index(e):
             return None
-        step = simplify(e - start.make(lanes) - moved)
+        step = simplify(e - begin - moved)
+        own = {*lanes, *[var for _, var in known]}
         return (
             None
-            if any(v in lanes for v in vars_in(step)) or any(isinstance(n, BufferLoad) for n in pre_order(step))
+            if not own.isdisjoint(vars_in(step)) or any(isinstance(n, BufferLoad) for n in pre_order(step))
             else step
         )
 
@@ -901,6 +911,22 @@ class KernelReader:
         if function in _CONSTANT_FUNCTIONS or function in _NAMED_ALIKE or hasattr(function, "constant_function"):
             return function(*args, **named)
         raise TypeError(f"{function!r} is not called in kernels")
+
+
+def _with_names(e: Expr, known: list[tuple[BufferLoad, Var]], pointers: bool) -> Expr:
+    """Returns an index of ``pointers`` with variables for loads of kept memory, the same where they are ``known``."""
+
+    def post(n: Any) -> Var | None:
+        if not pointers or not isinstance(n, BufferLoad) or n.buffer.scope != "local" or not n.dtype.is_int:
+            return None
+        for load, var in known:
+            if load.buffer is n.buffer and all(same(a, b) for a, b in zip(load.indices, n.indices, strict=True)):
+                return var
+        known.append((n, Var("kept", n.dtype)))
+        return known[-1][1]
+
+    out: Expr = transform(e, post=post)
+    return out
 
 
 class NameError_(ValueError):

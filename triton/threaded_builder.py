@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tir.analysis.simplify import simplify
-from ..tir.expr import Call, Expr, StringImm, Var, any_, const, transform
+from ..tir.expr import BufferLoad, Call, Expr, StringImm, Var, any_, const, transform
 from ..tir.expr.dtype import DType
 from ..tir.expr.intrinsics import operation_named
 from ..tir.stmt import Buffer, BufferStore, Evaluate, For, IfThenElse, Stmt, loads_and_stores
 from .block_values import BlockValue, PointerArgument, broadcast_make, broadcast_shape, converted, element
 from .kernel_builder import KernelBuilder, Lanes, inner_type, reduction_of
+from .staged_loops import STAGES, LoopStages
 from .thread_layout import ThreadLayout, ThreadNest
 
 
@@ -30,11 +31,15 @@ def _count(shape: Sequence[int]) -> int:
 class ThreadedBuilder(KernelBuilder):
     """Builds the body of one kernel for blocks of ``threads`` threads.
 
-    ``written``: the arguments that the kernel may write.
+    ``written``: the arguments that the kernel may write; ``stages``: those of its loops, ``asked`` where a loop does not say.
     """
 
-    def __init__(self, index: DType, faults: Buffer, known: set[Var], threads: int, written: frozenset[Buffer]) -> None:
+    def __init__(
+        self, index: DType, faults: Buffer, known: set[Var], threads: int, written: frozenset[Buffer], stages: LoopStages,
+        asked: int | None,
+    ) -> None:  # fmt: skip
         super().__init__(index, faults, known, 1)
+        self.stages, self.asked = stages, asked
         self.threads = threads
         self.written = written
         self.nests: dict[Var, ThreadNest] = {}
@@ -118,6 +123,13 @@ class ThreadedBuilder(KernelBuilder):
         self.emit(BufferStore(cell, converted(value.make(lanes), value.dtype), (self.number(0),)))
         return BlockValue(value.shape, value.dtype, lambda _: element(cell, (self.number(0),)), buffer=cell)
 
+    def spread(self, value: BlockValue, divided: bool = False) -> None:
+        """Keep nothing: each thread computes its elements in registers, and memory of all would cost a barrier."""
+
+    def is_whole(self, load: BufferLoad, sizes: dict[Var, int]) -> bool:
+        """Return False: blocks lie in registers of several threads."""
+        return False
+
     def wrote(self, argument: PointerArgument) -> None:
         """Note a store to an argument. What another statement or iteration stored there before is complete by then."""
         if argument.buffer in self.stored or self.in_loop():
@@ -128,6 +140,13 @@ class ThreadedBuilder(KernelBuilder):
     def barrier(self) -> None:
         """Let the threads of the program wait for each other."""
         self.emit(Evaluate(Call("tir.tvm_storage_sync", (StringImm("shared"),), "int32")))
+
+    def stage(self, loop: Var, stages: int | None) -> None:
+        """Note the stages that a loop asks for, those of the launch where it does not say."""
+        given = self.asked if stages is None else stages
+        self.stages.wanted[loop] = STAGES if given is None else given
+        if given is not None:
+            self.stages.asked.add(loop)
 
     # -- reductions --------------------------------------------------------------------------------------------------
 
@@ -193,6 +212,7 @@ class ThreadedBuilder(KernelBuilder):
 
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:
         """Add the product of two blocks in memory to a third: each thread sums its elements of the result."""
+        self.stages.operands |= {a, b}
         shape = tuple([int(n) for n in out.shape])  # type: ignore[call-overload]
         inner = int(a.shape[-1])  # type: ignore[call-overload]
         k = Var("k", self.index)

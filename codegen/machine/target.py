@@ -39,6 +39,25 @@ BLOCK_SHARED = 1 << 10
 """Bytes of shared memory that each block takes besides its own."""
 STATIC_SHARED, OVERLAID_SHARED = 48 << 10, 96 << 10
 """Bytes of shared memory that a kernel may declare, more is given at the launch; and from where on buffers of different times share it."""
+SHARED_KIB = {70: 96, 75: 64, 80: 164, 86: 100, 89: 100, 90: 228, 100: 228, 120: 100}
+"""KiB of shared memory of a multiprocessor, by the first compute capability that has so many."""
+FIRST_COPIES = 80
+"""The first compute capability whose threads start copies to shared memory (``cp.async``)."""
+
+
+def compute_capability(mcpu: str) -> int:
+    """Returns the number of an NVIDIA architecture, 90 of ``sm_90a``; 80 for names of other kinds."""
+    return int("".join([ch for ch in mcpu if ch.isdigit()]) or 80) if mcpu.startswith("sm_") else 80
+
+
+def shared_bytes(capability: int) -> int:
+    """Returns the bytes of shared memory of a multiprocessor of NVIDIA's architecture of this number."""
+    return SHARED_KIB[max([n for n in SHARED_KIB if n <= capability], default=min(SHARED_KIB))] << 10
+
+
+def block_shared_bytes(capability: int) -> int:
+    """Returns the bytes of shared memory that a block may take on NVIDIA's architecture of this number."""
+    return shared_bytes(capability) - (BLOCK_SHARED if capability >= FIRST_COPIES else 0)
 
 
 SCALABLE = ("sve", "v")

@@ -140,7 +140,40 @@ def other_view(value: Any, devices: tuple[int, ...]) -> ArrayView | None:
         return found
     if hasattr(value, "__dlpack__"):
         return _dlpack_view(value, devices)
+    if hasattr(value, CUDA_INTERFACE):
+        return _interface_view(value, devices)
     return None
+
+
+CUDA_INTERFACE = "__cuda_array_interface__"
+"""What arrays on NVIDIA's GPUs have that know no DLPack, such as Numba's."""
+CUDA_DEVICES = (2, 13)
+"""DLPack's numbers for memory of a GPU, and memory that it shares with the processor."""
+
+
+def lies_on_gpu(value: Any) -> bool:
+    """Return whether an array says that it lies in the memory of one of NVIDIA's GPUs."""
+    where = getattr(value, "__dlpack_device__", None)
+    return int(where()[0]) in CUDA_DEVICES if where is not None else hasattr(value, CUDA_INTERFACE)
+
+
+def _interface_view(value: Any, devices: tuple[int, ...]) -> ArrayView:
+    """Returns an array by the CUDA array interface, versions 0 to 3. What a stream of its own still writes is awaited by the call."""
+    if CUDA_DEVICES[0] not in devices:
+        raise ValueError("its memory is on cuda, not in main memory; move it to the CPU first")
+    given: dict[str, Any] = getattr(value, CUDA_INTERFACE)
+    if given.get("mask") is not None:
+        raise ValueError("it has a mask; pass the array without it")
+    dtype, shape = np.dtype(given["typestr"]), tuple(map(int, given["shape"]))
+    pointer, read_only = given["data"]
+    steps = given.get("strides")
+    if steps is None:
+        steps = [int(np.prod(shape[n + 1 :], dtype=np.int64)) * dtype.itemsize for n in range(len(shape))]
+    whole = all(s % dtype.itemsize == 0 for s in steps)
+    name = "bool" if dtype.kind == "b" else dtype.name if dtype.isnative else f"{dtype.name} of the other byte order"
+    strides = tuple([s // dtype.itemsize if whole else 0 for s in steps])
+    aligned = whole and (pointer or 0) % dtype.itemsize == 0
+    return ArrayView(pointer or 0, name, shape, strides, dtype.itemsize, not read_only, aligned, (value, given))
 
 
 def _refuse_lazy(value: Any) -> None:

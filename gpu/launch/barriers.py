@@ -59,7 +59,7 @@ from ...tir.stmt import (
     seq,
     statements_in,
 )
-from ...tir.walk import loads_and_stores, pre_order, statements
+from ...tir.walk import free_vars, loads_and_stores, pre_order, statements
 from .launch_form import ATOMIC_CALLS, THREAD_TAGS, GpuError, inside_threads, is_private, is_shared, tag_of, with_body
 
 BULK_SCOPE, BULK_WAIT = "bulk_scope", "tir.ptx_wait_barrier"
@@ -88,10 +88,13 @@ class ThreadAccess:
 
 
 class Overlaps:
-    """Answers questions about the accesses of one kernel. ``threads``: the extents of the variables of its threads."""
+    """Answers questions about the accesses of one kernel. ``threads``: the extents of the variables of its threads.
 
-    def __init__(self, threads: Mapping[Var, int]) -> None:
-        self.threads = dict(threads)
+    ``given``: variables that have one value in the whole block, such as ``blockIdx.x`` and sizes.
+    """
+
+    def __init__(self, threads: Mapping[Var, int], given: Set[Var] = frozenset()) -> None:
+        self.threads, self.given = dict(threads), given
         self._tables: dict[tuple[Any, ...], _Touched | None] = {}
         self._reduced: dict[tuple[Any, ...], tuple[tuple[Expr, ...], tuple[Expr, ...]]] = {}
 
@@ -109,7 +112,9 @@ class Overlaps:
             return False
         key = (a.indices, b.indices, common)
         if key not in self._reduced:
-            self._reduced[key] = _without_common_terms(a.indices, b.indices, {loop.loop_var for loop in common})
+            self._reduced[key] = _without_common_terms(
+                a.indices, b.indices, {loop.loop_var for loop in common} | self.given
+            )
         one, other = self._reduced[key]
         a, b = replace(a, indices=one), replace(b, indices=other)
         here = [loop for loop in common if any(loop.loop_var in vars_in(i) for i in (*a.indices, *b.indices))]
@@ -320,7 +325,7 @@ class _Placement:
     def __init__(self, loops: Mapping[str, For], body: Stmt) -> None:
         self.body = body
         threads = {loops[tag].loop_var: int(loops[tag].extent) for tag in THREAD_TAGS if tag in loops}  # type: ignore[call-overload]
-        self.overlaps = Overlaps(threads)
+        self.overlaps = Overlaps(threads, free_vars(body) - set(threads))
         self.varying: set[Var] = set(threads)
         self.pending: list[ThreadAccess] = []
         self.divergent = ""

@@ -17,14 +17,22 @@ from ...codegen.late_tables import TargetKind
 from ...codegen.llvm.jit import CompiledCode, Options
 from ...codegen.lowered import LoweredFunc
 from ...codegen.machine.target import Target
-from ...codegen.runtime.arguments import CPU_DEVICES, Arguments, c_types, view_of
+from ...codegen.runtime.arguments import (
+    CPU_DEVICES,
+    CUDA_DEVICES,
+    CUDA_INTERFACE,
+    Arguments,
+    c_types,
+    lies_on_gpu,
+    view_of,
+)
 from ...tir.expr import Var
 from ...tir.stmt import Stmt
 from ..gpu_module import BoundGpuCall, KernelModule, launch_functions, launch_problem
 from ..host_launches import HostLaunches
 from ..launch.kernels import GpuKernel
 from .cuda_driver import CudaDriver, CudaError, cuda_driver
-from .device_array import CUDA_DEVICES, DeviceArray, forms_of, in_streams, on_device
+from .device_array import DeviceArray, forms_of, in_streams
 from .kernel_text import PARAMETER_ALIGNMENT, kernel_ir, uses_units_beside_threads
 
 _OPTIONS = Options(loop_unroll=True)
@@ -55,6 +63,10 @@ def _new_enough(target: Target, kernel: GpuKernel) -> Target:
         return Target(f"{target} -mattr=+ptx60")
     late = target.mcpu == "sm_90" and uses_units_beside_threads(kernel.loop)
     return Target(f"{target} -mattr=+ptx80") if late else target
+
+
+_LEGACY_STREAM = 1
+"""What the CUDA array interface calls the usual stream."""
 
 
 class CudaModule(KernelModule):
@@ -132,17 +144,25 @@ class CudaModule(KernelModule):
         given, out, copies = iter(args), [], []
         for param, value in zip(lowered.params, values, strict=True):
             arg = value if param.kind == "size" else next(given)
-            if param.buffer is not None and not on_device(arg):
+            if param.buffer is not None and not lies_on_gpu(arg):
                 array = arg if isinstance(arg, np.ndarray) else np.from_dlpack(arg)
                 copy = DeviceArray.of(array)
                 copies.append((array, copy, param.writes))
                 value = copy.pointer
-            elif param.buffer is not None and value % PARAMETER_ALIGNMENT:
+            elif param.buffer is not None:
+                self._await(arg)
+            if param.buffer is not None and value % PARAMETER_ALIGNMENT:
                 raise CudaError(
                     f"{lowered.name}: the array {param.name} does not begin at a multiple of {PARAMETER_ALIGNMENT} bytes"
                 )
             out.append(value)
         return out, copies
+
+    def _await(self, array: Any) -> None:
+        """Wait for the stream that an array by the CUDA array interface names. With DLPack its owner waits."""
+        stream = None if hasattr(array, "__dlpack__") else getattr(array, CUDA_INTERFACE, {}).get("stream")
+        if stream is not None and stream != self.stream and (stream, self.stream) != (_LEGACY_STREAM, 0):
+            cuda_driver().wait(stream)
 
     def _launches(self, lowered: LoweredFunc, placed: list[Any]) -> Launches:
         """Return the launches for values with addresses on the device. Those of an earlier call are taken where only

@@ -10,11 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...codegen.runtime.arguments import KINDS, ArrayView, DLTensor
+from ...codegen.runtime.arguments import CUDA_DEVICES, KINDS, ArrayView, DLTensor
 from .cuda_driver import CudaDriver, cuda_driver
-
-CUDA_DEVICES = (2, 13)
-"""DLPack's numbers for memory of a GPU, and memory that it shares with the processor."""
 
 
 class DeviceArray:
@@ -69,12 +66,6 @@ class DeviceArray:
     def __dlpack__(self, **_: Any) -> Any:
         self._driver.wait()
         return dlpack_capsule(self.array_view(), CUDA_DEVICES[0])
-
-
-def on_device(value: Any) -> bool:
-    """Returns whether an array lies in the memory of a GPU."""
-    where = getattr(value, "__dlpack_device__", None)
-    return where is not None and int(where()[0]) in CUDA_DEVICES
 
 
 # DLPack capsules of arrays that others are to use without a copy.

@@ -179,6 +179,50 @@ def test_attention_is_one_kernel_of_warp_groups(name):
     without_spills(module, "sm_90a")
 
 
+@pytest.mark.parametrize("groups", range(1, 9))
+@pytest.mark.parametrize("keys", [64, 128, 256])
+@pytest.mark.parametrize(("causal", "window"), [(False, None), (True, 100)])
+def test_attention_for_any_number_of_warp_groups(groups, keys, causal, window):
+    """Rows of a tile that the groups do not share evenly are copied under a condition, beside loops whose length depends on the block."""
+    shape, rng = (1, 320, 64), np.random.default_rng(groups)
+    s = tw.Schedule(
+        te.create_prim_func(
+            [
+                *(x := [te.placeholder(shape, "float16", name) for name in "qkv"]),
+                ops.attention(*x, causal=causal, window=window),
+            ]
+        )
+    )
+    if keys == 256 and groups > 3 or keys == 128 and groups > 5:
+        with pytest.raises(tw.ScheduleError, match=f"each has {65536 // (128 * groups) // 8 * 8} in {groups} groups"):
+            s.online_softmax("attention", groups=groups, keys=keys)
+        return
+    s.online_softmax("attention", groups=groups, keys=keys)
+    q, k, v = (rng.standard_normal(shape).astype("float16") for _ in "qkv")
+    out = np.zeros(shape, "float16")
+    tw.build(s, "gpu-sim -arch=sm_90a")(q, k, v, out)
+    scores, away = (
+        q.astype("float64") @ k.astype("float64").transpose(0, 2, 1) / 8,
+        np.arange(320)[:, None] - np.arange(320),
+    )
+    seen = (away >= 0 if causal else away == away) & (away < (window or 320))
+    weights = np.where(seen, np.exp(scores), 0)
+    np.testing.assert_allclose(
+        out, weights @ v.astype("float64") / weights.sum(-1, keepdims=True), rtol=2e-3, atol=3e-3
+    )
+
+
+@pytest.mark.parametrize(("groups", "keys"), [(5, 128), (8, 64)])
+def test_ptxas_takes_what_fits(groups, keys):
+    x = [te.placeholder((1, 512, 64), "float16", name) for name in "qkv"]
+    s = tw.Schedule(te.create_prim_func([*x, ops.attention(*x, causal=True)]))
+    s.online_softmax("attention", groups=groups, keys=keys)
+    for text in tw.build(s, "cuda -arch=sm_90a").ptx.values():
+        assert "wgmma.mma_async" in text
+        if find_ptxas() is not None:
+            run_ptxas(text, "sm_90a")
+
+
 @pytest.mark.parametrize("target", ["gpu-sim", "gpu-sim -arch=sm_90a"])
 def test_a_gated_layer(target):
     """The second product takes the stage that reads both, and the first one's sums are in memory by then."""

@@ -14,7 +14,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...codegen.machine.target import BLOCK_SHARED, FETCH_CYCLES, SECTOR, WARP, Target
+from ...codegen.machine.target import (
+    BLOCK_SHARED,
+    FETCH_CYCLES,
+    SECTOR,
+    WARP,
+    Target,
+    block_shared_bytes,
+    compute_capability,
+    shared_bytes,
+)
 from ...tir.expr import Cast, Var
 from ...tir.stmt import BufferStore
 from ..program import BlockInfo, ProgramInfo, Use, pads
@@ -232,7 +241,7 @@ class GpuModel(MachineModel):
 @dataclass(frozen=True)
 class _Sheet:
     """A line of the data sheets. Its columns are multiprocessors, cycles per second, bytes per second of the memory,
-    MiB of second-level cache and its bytes per cycle, KiB of shared memory, warps and blocks of a multiprocessor,
+    MiB of second-level cache and its bytes per cycle, warps and blocks of a multiprocessor,
     multiply-adds per cycle, and operations per cycle of ``mma.sync`` on float16."""
 
     device: str
@@ -241,7 +250,6 @@ class _Sheet:
     memory: float
     l2_mib: int
     l2_rate: float
-    shared_kib: int
     warps: int
     blocks: int
     fma: int
@@ -249,14 +257,14 @@ class _Sheet:
 
 
 SHEETS: dict[int, _Sheet] = {
-    70: _Sheet("V100", 80, 1.53e9, 0.90e12, 6, 2048, 96, 64, 32, 64, 1024),
-    75: _Sheet("T4", 40, 1.59e9, 0.32e12, 4, 1024, 64, 32, 16, 64, 1024),
-    80: _Sheet("A100", 108, 1.41e9, 1.555e12, 40, 5120, 164, 64, 32, 64, 2048),
-    86: _Sheet("A10", 72, 1.70e9, 0.60e12, 6, 2048, 100, 48, 16, 128, 512),
-    89: _Sheet("L40S", 142, 2.52e9, 0.864e12, 96, 3072, 100, 48, 24, 128, 1024),
-    90: _Sheet("H100", 132, 1.83e9, 3.35e12, 50, 5120, 228, 64, 32, 128, 2560),
-    100: _Sheet("B200", 148, 1.85e9, 8.0e12, 126, 8192, 228, 64, 32, 128, 2048),
-    120: _Sheet("RTX 5090", 170, 2.41e9, 1.79e12, 96, 4096, 100, 48, 24, 128, 1024),
+    70: _Sheet("V100", 80, 1.53e9, 0.90e12, 6, 2048, 64, 32, 64, 1024),
+    75: _Sheet("T4", 40, 1.59e9, 0.32e12, 4, 1024, 32, 16, 64, 1024),
+    80: _Sheet("A100", 108, 1.41e9, 1.555e12, 40, 5120, 64, 32, 64, 2048),
+    86: _Sheet("A10", 72, 1.70e9, 0.60e12, 6, 2048, 48, 16, 128, 512),
+    89: _Sheet("L40S", 142, 2.52e9, 0.864e12, 96, 3072, 48, 24, 128, 1024),
+    90: _Sheet("H100", 132, 1.83e9, 3.35e12, 50, 5120, 64, 32, 128, 2560),
+    100: _Sheet("B200", 148, 1.85e9, 8.0e12, 126, 8192, 64, 32, 128, 2048),
+    120: _Sheet("RTX 5090", 170, 2.41e9, 1.79e12, 96, 4096, 48, 24, 128, 1024),
 }
 """The device that stands for each architecture, by the number of its compute capability."""
 
@@ -264,15 +272,15 @@ SHEETS: dict[int, _Sheet] = {
 def gpu_model(target: Target) -> GpuModel:
     """Returns the model of a target by its architecture. That is the newest one below it where it is unknown, and
     ``sm_80`` where the target names none."""
-    digits = "".join(ch for ch in target.mcpu if ch.isdigit()) if target.mcpu.startswith("sm_") else ""
-    wanted = int(digits or 80)
+    wanted = compute_capability(target.mcpu)
+    shared = shared_bytes(wanted)
     sheet = SHEETS[max([n for n in SHEETS if n <= wanted], default=min(SHEETS))]
     return GpuModel(
-        vector_bytes=16, registers=255, cores=sheet.cores, l1_bytes=sheet.shared_kib << 10, l2_bytes=sheet.l2_mib << 20,
+        vector_bytes=16, registers=255, cores=sheet.cores, l1_bytes=shared, l2_bytes=sheet.l2_mib << 20,
         l3_bytes=sheet.l2_mib << 20, l2_bytes_per_cycle=sheet.l2_rate,
         memory_bytes_per_cycle=0.92 * sheet.memory / sheet.hertz, cycles_per_second=sheet.hertz, warps=sheet.warps,
-        blocks=sheet.blocks, shared_bytes=sheet.shared_kib << 10,
-        block_shared_bytes=(sheet.shared_kib - (1 if wanted >= 80 else 0)) << 10, fma_lanes=sheet.fma,
+        blocks=sheet.blocks, shared_bytes=shared,
+        block_shared_bytes=block_shared_bytes(wanted), fma_lanes=sheet.fma,
         matrix_flops=sheet.matrix if wanted >= 70 else 0.0, warp_groups=target.mcpu == "sm_90a",
         matrix_types=GpuModel.matrix_types if wanted >= 80 else ("float16", "int8", "uint8") if wanted >= 72 else ("float16",),
     )  # fmt: skip
