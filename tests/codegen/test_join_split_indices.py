@@ -155,6 +155,22 @@ def test_reduced_symbolic_dimensions(shape, dtype):
         np.testing.assert_array_equal(module(data, np.array(3, dtype)), (data * np.array(3, dtype)).max())
 
 
+@pytest.mark.parametrize(("times", "at"), [(2, 0), (2, 1), (3, 2)])
+def test_rows_of_several_elements_each(times, at):
+    """Where each row is ``times`` as long as another array's, the place of ``times`` a column is one number as well."""
+    n, m = te.var("n"), te.var("m")
+    a, b = te.placeholder((n, m), name="A"), te.placeholder((n, times * m), name="B")
+    r = [te.reduce_axis((0, n), name="r0"), te.reduce_axis((0, m), name="r1")]
+    total = te.compute((), lambda: te.sum(a[r[0], r[1]] * b[r[0], times * r[1] + at], axis=r), name="C")
+    module = tw.build([a, b, total], "native -num-cores=1")
+    assert not [e for e in tir.walk.pre_order(module["main"]._lowered.func.body) if is_wide_quotient(e)]
+    for rows, columns in ((1, 1), (2, 7), (17, 33), (65, 2)):
+        rng = np.random.default_rng(rows)
+        x = rng.integers(-9, 9, (rows, columns)).astype("float32")
+        y = rng.integers(-9, 9, (rows, times * columns)).astype("float32")
+        assert module(x, y) == (x * y[:, at::times]).sum()
+
+
 def is_wide_quotient(n):
     """Returns whether a node divides a vector by a number that is not constant."""
     return isinstance(n, (FloorDiv, FloorMod)) and n.dtype.lanes > 1 and not isinstance(n.b.value, IntImm)

@@ -8,6 +8,7 @@ import pytest
 from tilewright import te
 from tilewright.codegen import Target, compile, lower
 from tilewright.schedule import Schedule
+from tilewright.tir.expr import BufferLoad
 from tilewright.tir.interpret import interpret
 from tilewright.tir.parser import parse
 from tilewright.tir.walk import all_nodes
@@ -87,3 +88,26 @@ def test_conditions_after_conditions_are_lowered_once(kind, depth):
     interpret(func, a, wanted)
     compile(sch, Target(TARGETS[0]))(a, made)
     np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, -1])
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_a_condition_has_read_is_read_in_the_same_lanes(step, target):
+    """The number of elements is that of the call: each element that the condition reads stands behind one mask alone."""
+    n = te.size_var("n")
+    A = te.placeholder((abs(step) * n,), name="A")
+    at = (lambda i: n - 1 - i) if step < 0 else (lambda i: step * i)
+    B = te.compute((n,), lambda i: te.if_then_else(A[at(i)] > 0, A[at(i)] * 2.0, -1.0), name="B")
+    sch = Schedule(te.create_prim_func([A, B]))
+    outer, inner = sch.split(sch.get_loops("B")[0], [None, 16])
+    sch.vectorize(inner)
+    lowered = lower(sch.func, Target(target))
+    masks = {n.predicate for n in all_nodes(lowered.func.body) if isinstance(n, BufferLoad) and n.predicate is not None}
+    assert all(not any(isinstance(n, BufferLoad) for n in all_nodes(mask)) for mask in masks)
+    built = compile(sch, Target(target))
+    for size in (1, 5, 16, 37):
+        a = np.random.default_rng(size).standard_normal(abs(step) * size).astype("float32")
+        b = np.zeros(size, "float32")
+        built(a, b)
+        read = a[::step][:size]
+        np.testing.assert_array_equal(b, np.where(read > 0, read * 2, np.float32(-1)))
