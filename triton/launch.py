@@ -274,6 +274,8 @@ class _Array:
 
     __slots__ = ("array", "count", "dtype", "start")
 
+    array: np.ndarray[Any, Any] | DeviceMemory
+
     def __init__(self, name: str, x: Any) -> None:
         if isinstance(x, np.ndarray):
             self.dtype, self.start = _name_of(x.dtype), x.__array_interface__["data"][0]
@@ -657,10 +659,10 @@ class _ThreadBlocks:
                 f"{self.machine}; the loop has {given}",
                 stacklevel=6,
             )
-        for number, size, tag in zip(
+        for number, blocks, tag in zip(
             self.numbers, self.params, ("blockIdx.x", "blockIdx.y", "blockIdx.z"), strict=False
         ):
-            body = For(number, const(0, self.index), size, "thread_binding", body, tag)
+            body = For(number, const(0, self.index), blocks, "thread_binding", body, tag)
         return body
 
 

@@ -374,7 +374,8 @@ class KernelReader:
             raise TypeError(
                 f"num_stages={stages!r} of tl.range; it is a whole number that is known when the kernel is compiled"
             )
-        self.counted_loop(s, s.target.id, *[self.index(n) for n in (start, stop, step)], stages)
+        first, end, by = [self.index(n) for n in (start, stop, step)]
+        self.counted_loop(s, s.target.id, first, end, by, stages)
 
     def index(self, x: Any) -> Expr:
         """Return a bound of a loop as an index."""

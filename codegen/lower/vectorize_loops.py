@@ -308,7 +308,7 @@ _RULES: dict[type, Callable[[VectorExpressions, Any], Expr]] = {
 }
 
 
-def _reads_always(e: Expr) -> bool:
+def _reads_always(e: Any) -> bool:
     """Returns whether all that an expression consists of is read where the expression is."""
     return not isinstance(e, (And, Or, Let)) and not (isinstance(e, Call) and e.op == "tir.if_then_else")
 
