@@ -493,7 +493,7 @@ class _Launch:
             if whole.start == start and whole.start + whole.count * size == last:
                 out.append(whole.array)
             elif isinstance(first.array, DeviceMemory):
-                owners = [self.arrays[n].array for n in names]
+                owners = [one for n in names if isinstance(one := self.arrays[n].array, DeviceMemory)]
                 writable = all(one.view.writable for one in owners)
                 out.append(DeviceMemory(start, first.dtype, (last - start) // size, size, owners, writable))
             else:

@@ -25,8 +25,10 @@ from functools import cached_property
 
 import numpy as np
 
-from ...tir.expr import Var
+from ...tir.expr import Add, Mul, Var, reads_memory
 from ...tir.expr.dtype import bytes_each
+from ...tir.stmt import BufferStore
+from ...tir.walk import pre_order
 from ..program import BlockInfo, Use
 from .axis_roles import lane_loads
 from .loop_nest import Nest, NestAccess, NestLoop, read_anywhere, shape_of, steps_through
@@ -172,9 +174,14 @@ class Walk:
     @property
     def arithmetic(self) -> float:
         """Returns the instructions of an instance. In a short sum of products half of the operations are part of another
-        one; in a long one those of one product and one choice."""
-        operations = float(self.block.operations)
-        return max(1.0, operations / 2, operations - 2.0) if self.block.is_reduction else operations
+        one; in a long one those of one product and one choice. Extremes have no such, and products of integers take two."""
+        operations, body = float(self.block.operations), self.block.block.body
+        if not self.block.is_reduction:
+            return operations
+        products = [n for n in pre_order(body) if isinstance(n, Mul) and reads_memory(n)]
+        if isinstance(body, BufferStore) and isinstance(body.value, Add) and any(n.dtype.is_float for n in products):
+            return max(1.0, operations / 2, operations - 2.0)
+        return max(1.0, operations + sum([not n.dtype.is_float and n.dtype.bits >= 32 for n in products]))
 
     def kept(self, use: Use) -> bool:
         """Returns whether what is loaded stays the same in the loops at hand.

@@ -403,7 +403,7 @@ def _comes_again(block: BlockInfo, consumers: Sequence[BlockInfo]) -> bool:
     others = {v for use in reader.loads if use not in uses for v in (*use.axes(), *(v for i in use.unknown for v in i))}
     return all(
         use.plain
-        and not any(use.offsets)
+        and not any(use.offsets[n] for n in divided)
         and all(v in reader.reduce and v not in others for n in divided for v in use.dims[n] or ())
         for use in uses
     )

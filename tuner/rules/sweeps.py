@@ -953,7 +953,7 @@ class ColumnPart(Part):
         self.parallel = worth_threads(machine, [block])
         self.name = f"columns_{block.name}"
         self.unit = _vectors_of_a_period(block, (self.inner,), self.lanes) or 1
-        vectors = max(1, block.extents[self.inner] // self.lanes)
+        vectors = math.ceil(block.extents[self.inner] / self.lanes)
         self.decisions = (Decision("vectors", up_to(vectors, *_whole_periods(self.unit))),)
         if not self.copy and len(block.axes) == len(block.spatial) + 1 and block.axes[-1] in block.reduce:
             self.decisions += (Decision("steps", (0, *[n for n in _STEPS_TOGETHER if 2 * n <= block.reduce_size])),)
