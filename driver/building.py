@@ -804,7 +804,7 @@ def _block_divides(realize: BlockRealize, vector: Var | None) -> bool:
 
 
 def _lanes_divide(load: BufferLoad, axis: Var) -> bool:
-    """Returns whether a load divides an axis by a size, and the quotients do not lie in one stretch of memory."""
+    """Returns whether a load divides an axis by a size, and its elements lie in no one stretch of memory."""
     divided = any(
         isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm) and uses_var(n.a, axis)
         for i in load.indices for n in pre_order(i)

@@ -310,7 +310,7 @@ def followed_in_whole_vectors(steps: Schedule, example: PrimFunc, base: Schedule
 
 
 def _tile(inst: Instruction, vectors: Collection[str]) -> int:
-    """Returns the size of the tiles that a split makes, if it is more than a vector, or less and one of ``vectors``; else 0."""
+    """Returns the size of the tiles of a split; 0 for one vector, and a short loop not in ``vectors``."""
     factors = inst.arguments.get("factors") if inst.name == "split" else None
     if not isinstance(factors, list) or len(factors) != 2 or factors[0] is not None or not isinstance(factors[1], int):
         return 0

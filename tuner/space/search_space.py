@@ -44,7 +44,8 @@ _MAX_PARTS = 64
 """The number of sketches of a space, and of the parts of all sketches together where more combinations exist."""
 
 _GAIN = 1.05
-"""What inlining leaves is brought into canonical form again where that is predicted to be so many times as fast."""
+"""What inlining leaves is brought into canonical form again where that is predicted to be so many times as fast. Axes that
+blocks divide as they are written stay whole where that is."""
 
 _FUSED_PRIORITY = 9
 """Rules of a smaller priority are asked before stages are fused: those of special instructions, and users' own."""
@@ -112,15 +113,16 @@ class Space:
         self.inlined, undivided = _inlined_in_form(base, before, asked_for, of, self._multiplied, turned)
         changed = undivided is not None
         again = undivided is not None and len(base.trace.insts) > len(undivided.trace.insts)
-        if undivided is None and whole_axes:
-            (undivided,), again = whole_axes, True
+        gain = _GAIN
+        if undivided is None and whole_axes and not target.is_gpu:
+            (undivided,), again, gain = whole_axes, True, 1 / _GAIN
             _inline(undivided, blocks_to_inline(ProgramInfo(undivided.func)))
         self.program = write_in_order(base, of)
         self.variants = [self._group(Variant(base, ""), self.program, apart)]
         if undivided is not None and again:
             program = write_in_order(undivided, of)
             other = self._group(Variant(undivided, ""), program, apart)
-            if len(other.left) <= len(self.left) and other.seconds <= _GAIN * self.variants[0].seconds:
+            if len(other.left) <= len(self.left) and other.seconds <= gain * self.variants[0].seconds:
                 self.variants, self.program, base, changed = [other], program, undivided, False
         if turned:
             plain = self._without_copies(of)
