@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from ...tir.expr import Add, Call, Expr, FloatImm, Mul, Sub, const, value_key
+from ...tir.expr import Add, BufferLoad, Call, Expr, FloatImm, Mul, Sub, const, value_key
 from ...tir.expr.node import IRNode
-from ...tir.stmt import BufferStore, PrimFunc
+from ...tir.stmt import BufferStore, For, PrimFunc
 from ...tir.walk import distinct, pre_order, transform
 from ..machine.target import Target
+from .loop_annotations import HORIZONTAL
 
 
 def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
@@ -24,11 +25,12 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
         C[0] = T.fma(A[0], B[0], C[0])
 
     A product that a statement uses at several places has one value at all of them, so it is rounded: ``p - p`` of
-    ``p = a * b`` is 0, and ``p - floor(p)`` is not negative.
+    ``p = a * b`` is 0, and ``p - floor(p)`` is not negative. Sums along the lanes of a vector stay sums, whose terms are computed
+    side by side.
     """
     if not target.has_fma:
         return func
-    shared = _used_repeatedly(func)
+    shared = _used_repeatedly(func) | _added_along_lanes(func)
 
     def fused(product: Expr, addend: Expr) -> Expr | None:
         if isinstance(product, Mul) and product not in shared:
@@ -47,6 +49,17 @@ def form_fma(func: PrimFunc, target: Target) -> PrimFunc:
         return None
 
     return transform(func, post=post)
+
+
+def _added_along_lanes(func: PrimFunc) -> set[IRNode]:
+    """Returns the products that horizontal sums and running sums add to what they have stored."""
+    loops = [n for n in distinct(func.body) if isinstance(n, For) and HORIZONTAL in n.annotations]
+    found: set[IRNode] = set()
+    for store in {n for loop in loops for n in pre_order(loop.body) if isinstance(n, BufferStore)}:
+        for n in pre_order(store.value):
+            if isinstance(n, (Add, Sub)) and any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in (n.a, n.b)):
+                found |= {e for e in (n.a, n.b) if isinstance(e, Mul)}
+    return found
 
 
 def _used_repeatedly(func: PrimFunc) -> set[IRNode]:
