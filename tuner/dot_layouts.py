@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ..schedule import Schedule, ScheduleError
 from ..schedule.index_map import IndexMap
-from ..tir.expr import Add, Expr, Sub, Var, floordiv, floormod
+from ..tir.expr import Add, Call, Expr, Sub, Var, floordiv, floormod
 from ..tir.stmt import BufferStore
 from .cost.axis_roles import dot_factors, dot_roles, one_axis_each, product_axes
 from .loop_steps import applies_to, permutation, put_last
@@ -76,14 +76,35 @@ def may_sum_bytes(block: BlockInfo) -> bool:
 
 
 def inline_zero_points(sch: Schedule, name: str) -> None:
-    """Let a block subtract zero points itself where stages did that for it; ScheduleError where one cannot be inlined."""
+    """Let a block subtract zero points itself where stages did that for it; ScheduleError where one cannot be inlined.
+
+    Stages that pad what is left with zeros pad the bytes with the zero point instead.
+    """
     program = ProgramInfo(sch.func)
-    for producer in program.producers(next(b for b in program.blocks if b.name == name)):
+    for producer in program.producers(_named(sch, name)):
         body = producer.block.body
-        if producer.is_reduction or not isinstance(body, BufferStore) or not isinstance(body.value, (Add, Sub)):
+        if not isinstance(body, BufferStore) or not _chooses(body.value) or body.value.dtype != "int32":
             continue
-        if body.value.dtype == "int32" and any(use.buffer.dtype.bits == 8 for use in producer.loads):
+        for source in program.producers(producer):
+            if _subtracts(source):
+                sch.compute_inline(source.name)
+        sch.pad_before_offset(producer.name)
+    for producer in ProgramInfo(sch.func).producers(_named(sch, name)):
+        if _subtracts(producer):
             sch.compute_inline(producer.name)
+
+
+def _chooses(value: Expr) -> bool:
+    """Returns whether an element is one of two values, as in padding."""
+    return isinstance(value, Call) and value.op == "tir.if_then_else"
+
+
+def _subtracts(block: BlockInfo) -> bool:
+    """Returns whether a stage makes int32 of bytes and adds or subtracts a number."""
+    body = block.block.body
+    if block.is_reduction or not isinstance(body, BufferStore) or not isinstance(body.value, (Add, Sub)):
+        return False
+    return body.value.dtype == "int32" and any(use.buffer.dtype.bits == 8 for use in block.loads)
 
 
 _REUSE = 4

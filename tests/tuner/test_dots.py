@@ -685,3 +685,42 @@ def test_products_of_rows_that_lie_across(m, n, k, left, right, turned):
     got[:] = 77
     build(func, "native -num-cores=1")(a, b, got)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("order", ["less, padded", "padded, less"])
+@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("target", [VNNI, UNIT])
+def test_padded_convolutions_less_zero_points_are_dot_products(layout, order, scalar, target):
+    """The bytes are padded with the zero point, or with zeros from which it is taken, too."""
+    first = layout == "NCHW"
+    _, (x, w), _ = channels_first(2, (2, 8, 5, 6), 16, 3, ("uint8", "int8"))
+    zero = np.array([131], "uint8")
+    wide = x.astype("int64")
+    padded = np.pad(wide - 131 if order == "less, padded" else wide, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    padded = padded - 131 if order == "padded, less" else padded
+    want = np.einsum("nchwyx,ocyx->nohw", np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)), w.astype("int64"))  # fmt: skip
+    if not first:
+        x, w, want = x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), want.transpose(0, 2, 3, 1)
+    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
+    X, W, z = te.placeholder(x.shape, "uint8", name="X"), te.placeholder(w.shape, "int8", name="W"), te.placeholder((1,), "uint8", name="z")  # fmt: skip
+    ends = [0, 0, 1, 1] if first else [0, 1, 1, 0]
+
+    def less(A):
+        return te.compute(
+            A.shape, lambda *i: A[i].astype("int32") - (z[0].astype("int32") if scalar else 131), name="less"
+        )
+
+    data = te.ops.pad(less(X), ends, ends) if order == "less, padded" else less(te.ops.pad(X, ends, ends))
+    func = te.create_prim_func([X, W, z, te.ops.conv2d(data, W, layout=layout, out_dtype="int32")])
+    space = Space(func, Target(target))
+    dots = [s for s in space.sketches if "dots_" in s.name or "tiles_" in s.name]
+    assert dots == space.sketches
+    for sketch in dots:
+        sch = space.schedule(sketch, [int(v) for v in space.best_rows(sketch, 1)[0]])
+        got = np.full(want.shape, 77, "int32")
+        interpret(sch.func, x, w, zero, got)
+        np.testing.assert_array_equal(got, want)
+    got[:] = 77
+    build(func, "native -num-cores=1")(x, w, zero, got)
+    np.testing.assert_array_equal(got, want)
