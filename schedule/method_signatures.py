@@ -154,7 +154,7 @@ class MethodSignatures:
         raise NotImplementedError
 
     def pad_before_offset(self, block: Block) -> BlockRV:
-        """Pad integers in their narrow type with the zero point that a stage takes from them, and take it from all of them after."""
+        """Pad narrow integers with the zero point that a stage takes from them, and take it after."""
         raise NotImplementedError
 
     def pad_einsum(self, block: Block, padding: Sequence[int]) -> None:

@@ -25,7 +25,7 @@ _FORM = (
 
 @primitive
 def pad_before_offset(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
-    """Pad integers in their narrow type with the zero point that a stage takes from them, and take it from all of them after.
+    """Pad narrow integers with the zero point that a stage takes from them, and take it after.
 
     The stage pads with zero what is left of elements less a zero point z. Elements padded with z, less z, are the same. They are padded
     by a new block, which is returned, in the type in which they are stored; that block is a copy of bytes, and the difference can be
