@@ -205,8 +205,9 @@ def _copy_with_last(sch: Schedule, block: BlockInfo, use: Use, step: Var) -> Non
         sch.transform_layout(copy, ("write", 0), IndexMap(tuple(index), tuple(parts)))
         rank, place = rank + 1, place + 1
     put_last(sch, copy, rank, place)
-    (source,) = [p for p in ProgramInfo(sch.func).producers(_named(sch, copy.name))] or [None]
-    if source is not None and not source.is_reduction and isinstance(source.block.body, BufferStore):
+    for source in ProgramInfo(sch.func).producers(_named(sch, copy.name)):
+        if source.is_reduction or not isinstance(source.block.body, BufferStore):
+            continue
         before = sch.copy()
         try:
             sch.compute_inline(source.name)

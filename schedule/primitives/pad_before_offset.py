@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from ...tir.analysis.access import opaque_buffers
 from ...tir.analysis.known_ranges import analyzer_at
 from ...tir.analysis.tree import tree_of, unique_block_name
@@ -102,9 +104,9 @@ def pad_before_offset(func: PrimFunc, block: str) -> tuple[PrimFunc, BlockRV]:
     return new, BlockRV(name)
 
 
-def _negated(offset: IntImm | Sub) -> Expr:
+def _negated(offset: Expr) -> Expr:
     """Return the zero point that an offset takes away: a constant, or what is subtracted from 0."""
-    return offset.b if isinstance(offset, Sub) else const(-offset.value, offset.dtype)
+    return const(-offset.value, offset.dtype) if isinstance(offset, IntImm) else cast(Sub, offset).b
 
 
 def _padding(offset: Expr, narrow: DType, analyzer: Analyzer) -> Expr | None:
