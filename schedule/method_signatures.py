@@ -153,6 +153,10 @@ class MethodSignatures:
         """Compute attention, of which ``block`` stores the result, in one kernel on warp groups of sm_90a."""
         raise NotImplementedError
 
+    def pad_before_offset(self, block: Block) -> BlockRV:
+        """Pad narrow integers with the zero point that a stage takes from them, and take it after."""
+        raise NotImplementedError
+
     def pad_einsum(self, block: Block, padding: Sequence[int]) -> None:
         """Round the extents of a contraction's axes up to multiples of ``padding``, one number per axis."""
         raise NotImplementedError

@@ -16,6 +16,7 @@ import keyword
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from .expr import INDEX, CommReducer, Expr, IntImm, IterVar, Var, is_const_int, pre_order
@@ -61,6 +62,15 @@ def same(a: Expr, b: Expr) -> bool:
     return a is b or (type(a) is IntImm and type(b) is IntImm and a.value == b.value and a.dtype == b.dtype)
 
 
+@dataclass
+class _Behind:
+    """The place behind the declaration of a buffer: the number of the next line, its indentation, its scope of names."""
+
+    line: int
+    indent: str
+    scope: int
+
+
 class StmtPrinter(ExprPrinter):
     """Collects lines. ``highlight`` maps nodes (statements, blocks, loop variables, buffers) to texts."""
 
@@ -75,6 +85,7 @@ class StmtPrinter(ExprPrinter):
         self.head_pointers: set[Var] = set()  # of buffers that are parameters
         self.matched = 0  # the line behind those that match buffers to parameters
         self.matched_pointers: set[Var] = set()
+        self.allocated: dict[Var, _Behind] = {}  # where views of allocated buffers are declared
         self.places: list[tuple[int, tuple[Any, ...]]] | None = None  # lines with their nodes, where they are asked for
         self.marks = dict(highlight) if isinstance(highlight, Mapping) else dict.fromkeys(highlight, "")
 
@@ -120,6 +131,13 @@ class StmtPrinter(ExprPrinter):
             self.matched += 1
             return self.names.texts[buffer]
         if pointer is not None and buffer.data not in self.head_pointers:  # a view of an allocated buffer
+            behind = self.allocated.get(buffer.data)
+            sizes = (*buffer.shape, *buffer.strides, buffer.elem_offset)
+            if behind is not None and not any(type(n) is Var for e in sizes for n in pre_order(e)):
+                with self.names.within(behind.scope):
+                    text = self.declare(buffer, "Buffer", explicit=True)
+                self._insert_line(behind.line, behind.indent + text)
+                return self.names.texts[buffer]
             self.line(self.declare(buffer, "Buffer", explicit=True))
             return self.names.texts[buffer]
         if self.head is not None:
@@ -139,9 +157,19 @@ class StmtPrinter(ExprPrinter):
         """Add a line to those of the function's head."""
         first = self.lines[at - 1]
         step = first[: len(first) - len(first.lstrip())] + ("    " if first.endswith(":") else "")
-        self.lines.insert(at, step + text)
+        self._insert_line(at, step + text)
+
+    def _insert_line(self, at: int, text: str) -> None:
+        """Add a line before the one of this number."""
+        self.lines.insert(at, text)
         if self.places is not None:
             self.places = [(n + (n >= at), nodes) for n, nodes in self.places]
+        for behind in self.allocated.values():
+            behind.line += behind.line >= at
+
+    def _declare_views_here(self, buffer: Buffer, indent: str) -> None:
+        """Let views of a buffer, whatever statements use them, be declared behind the last line, which declares the buffer."""
+        self.allocated[buffer.data] = _Behind(len(self.lines), indent, self.names.depth)
 
     # Buffers
 
@@ -218,6 +246,7 @@ class StmtPrinter(ExprPrinter):
             elif cls is Allocate:
                 notes = f", annotations={self.mapping(s.annotations)}" if s.annotations else ""
                 self.line(self.declare(s.buffer, "decl_buffer", extra=notes), s, s.buffer)
+                self._declare_views_here(s.buffer, self.indent)
             elif cls is AttrStmt:
                 self.line(self._attr(s), s)
             elif cls is AssertStmt:
@@ -262,6 +291,7 @@ class StmtPrinter(ExprPrinter):
             notes = f", annotations={self.mapping(s.annotations)}" if s.annotations else ""
             name, _, call = self.declare(s.buffer, "decl_buffer", extra=notes).partition(" = ")
             self.line(f"with {call} as {name}:", s, s.buffer)
+            self._declare_views_here(s.buffer, self.indent + "    ")
         elif cls is AttrStmt:
             self.line(f"with {self._attr(s)}:", s)
         else:
@@ -376,6 +406,7 @@ class StmtPrinter(ExprPrinter):
     def _block_body(self, b: Block) -> None:
         for buffer in b.alloc_buffers:
             self.line(self.declare(buffer, self.words["alloc_buffer"]), buffer)
+            self._declare_views_here(buffer, self.indent)
         for match in b.match_buffers:
             self.line(self._match(match), match, match.buffer)
         if b.init is not None:

@@ -20,7 +20,6 @@ from ..schedule.index_map import IndexMap
 from ..tir.analysis.access import accesses
 from ..tir.analysis.known_ranges import evaluate
 from ..tir.expr import (
-    Add,
     BufferLoad,
     Cast,
     Expr,
@@ -28,7 +27,6 @@ from ..tir.expr import (
     FloorMod,
     IntImm,
     IterVar,
-    Sub,
     Var,
     floordiv,
     floormod,
@@ -39,7 +37,9 @@ from ..tir.expr.op import holds_all
 from ..tir.stmt import Buffer, BufferStore, PrimFunc, Stmt
 from ..tir.walk import blocks_of, pre_order, vars_in
 from .cost.axis_roles import dot_factors, product_axes, reuses
+from .dot_layouts import take_dot_form
 from .example_sizes import ODD, at_example, example_numbers, example_of, without_example
+from .loop_steps import applies_to, permutation, put_last
 from .program import BlockInfo, ProgramInfo, Use, divisors_of, factors_of
 from .rules.stages_to_inline import blocks_to_inline
 
@@ -58,8 +58,8 @@ def bring_into_canonical_form(
 
     Axes are split where that applies to ``of`` as well, the function of symbolic sizes whose example this is. Products of
     numbers of 16 bits read float32 copies, but for those that are ``multiplied`` as they are: these read what stages only widened
-    before, and copies of other types where it names a type that holds all values. Products of bytes less zero points become products of
-    bytes, whose sums are corrected, where that makes them ``multiplied``. Where a list is given, reductions
+    before, and copies of other types where it names a type that holds all values. Products of bytes take the form in which they are
+    ``multiplied`` (:mod:`.dot_layouts`). Where a list is given, reductions
     read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs. A list
     ``undivided`` gets the schedule before axes were split, if any are.
     """
@@ -70,7 +70,7 @@ def bring_into_canonical_form(
         undivided.append(before)
     _copy_what_is_gathered(sch, turned, of)
     _widen_where_multiplied(sch, multiplied)
-    _take_zero_points_out(sch, multiplied, of)
+    take_dot_form(sch, multiplied, of)
     _convert_once(sch, multiplied)
     return ProgramInfo(sch.func)
 
@@ -139,7 +139,7 @@ def _reduce_where_read(sch: Schedule, of: Schedule | None) -> None:
         except ScheduleError:
             sch.restore(before)
             continue
-        if not _applies_to(sch, of):
+        if not applies_to(sch, of):
             sch.restore(before)
 
 
@@ -230,7 +230,7 @@ def _turn_reversed_axes(sch: Schedule, of: Schedule | None) -> None:
             sch.transform_block_layout(block.name, IndexMap(tuple(indices.values()), tuple(moved)))
         except ScheduleError:
             continue
-        if not _applies_to(sch, of):
+        if not applies_to(sch, of):
             sch.restore(before)
 
 
@@ -273,7 +273,7 @@ def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None, of: Schedule
             before = sch.copy()
             try:
                 copy = sch.cache_read(block.name, across[0].buffer.name, "global")
-                _put_last(sch, copy, len(across[0].dims), across[1])
+                put_last(sch, copy, len(across[0].dims), across[1])
                 block = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
                 turned.append(block.name)
             except ScheduleError:
@@ -292,10 +292,10 @@ def _copy_what_is_gathered(sch: Schedule, turned: list[str] | None, of: Schedule
             try:
                 if axes and math.prod(block.extents[v] for v in axes) * _REUSE <= work:
                     copy = sch.reindex(block.name, ("read", use.buffer.name))
-                    _put_last(sch, copy, len(axes), axes.index(near) if near is not None else len(axes) - 1)
+                    put_last(sch, copy, len(axes), axes.index(near) if near is not None else len(axes) - 1)
                 elif far is not None and not rows and 0 < elements * _REUSE_TURNED <= work:
                     copy = sch.cache_read(block.name, use.buffer.name, "global")
-                    _put_last(sch, copy, len(use.dims), far)
+                    put_last(sch, copy, len(use.dims), far)
             except ScheduleError:
                 sch.restore(before)
         if turned is not None and across is None:
@@ -316,11 +316,11 @@ def _copy_what_is_far(sch: Schedule, block: BlockInfo, turned: list[str], of: Sc
         before = sch.copy()
         try:
             copy = sch.reindex(block.name, ("read", use.buffer.name))
-            _put_last(sch, copy, len(axes), axes.index(near))
+            put_last(sch, copy, len(axes), axes.index(near))
         except ScheduleError:
             sch.restore(before)
             continue
-        if _applies_to(sch, of):
+        if applies_to(sch, of):
             turned.append(block.name)
         else:
             sch.restore(before)
@@ -362,43 +362,6 @@ def _only_widens(value: Expr) -> bool:
         return False
     narrow, wide = value.value.dtype, value.dtype
     return wide.bits > narrow.bits and holds_all(wide, narrow)
-
-
-def _take_zero_points_out(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str], of: Schedule | None) -> None:
-    """Let products of bytes less zero points multiply the bytes alone, where the target multiplies these as they are.
-
-    The sums are corrected by the sums of the factors, which are passes over the factors.
-    """
-    for block in ProgramInfo(sch.func).blocks:
-        if not may_sum_bytes(block) or multiplied(block):
-            continue
-        before = sch.copy()
-        try:
-            inline_zero_points(sch, block.name)
-            sch.expand_offsets(block.name)
-        except ScheduleError:
-            sch.restore(before)
-            continue
-        plain = next(b for b in ProgramInfo(sch.func).blocks if b.name == block.name)
-        if product_axes(plain) is None or not multiplied(plain) or not _applies_to(sch, of):
-            sch.restore(before)
-
-
-def may_sum_bytes(block: BlockInfo) -> bool:
-    """Returns whether a block is a reduction in int32 whose loops may be changed."""
-    free = block.is_reduction and not block.keeps_order and block.obstacle is None and not block.block.annotations
-    return free and block.stores[0].buffer.dtype == "int32"
-
-
-def inline_zero_points(sch: Schedule, name: str) -> None:
-    """Let a block subtract zero points itself where stages did that for it; ScheduleError where one cannot be inlined."""
-    program = ProgramInfo(sch.func)
-    for producer in program.producers(next(b for b in program.blocks if b.name == name)):
-        body = producer.block.body
-        if producer.is_reduction or not isinstance(body, BufferStore) or not isinstance(body.value, (Add, Sub)):
-            continue
-        if body.value.dtype == "int32" and any(use.buffer.dtype.bits == 8 for use in producer.loads):
-            sch.compute_inline(producer.name)
 
 
 def _convert_once(sch: Schedule, multiplied: Callable[[BlockInfo], bool | str]) -> None:
@@ -520,14 +483,14 @@ def turn_results(sch: Schedule, of: Schedule | None = None) -> bool:
         before = sch.copy()
         try:
             copy = sch.cache_write(block.name, 0, "global")
-            sch.transform_layout(block.name, ("write", 0), _permutation(places))
+            sch.transform_layout(block.name, ("write", 0), permutation(places))
             sch.transform_block_layout(block.name, IndexMap(block.axes, (*spatial, *block.reduce)))
             if sch.get(copy).writes[0].buffer not in sch.func.buffer_map.values():
                 sch.compute_inline(copy)
             found = True
         except ScheduleError:
             sch.restore(before)
-    return found and _applies_to(sch, of)
+    return found and applies_to(sch, of)
 
 
 def join_short_rows(sch: Schedule, lanes: int, of: Schedule | None = None) -> bool:
@@ -561,7 +524,7 @@ def join_short_rows(sch: Schedule, lanes: int, of: Schedule | None = None) -> bo
             found = True
         except ScheduleError:
             sch.restore(before)
-    return found and _applies_to(sch, of)
+    return found and applies_to(sch, of)
 
 
 def _is_in_line(block: BlockInfo, use: Use, row: Var, last: Var) -> bool:
@@ -613,16 +576,6 @@ def _lies_along(block: BlockInfo, use: Use, axis: Var) -> bool:
     return alone and not looked_up and bool(divisors_of(block)[block.axes.index(axis)])
 
 
-def _applies_to(sch: Schedule, of: Schedule | None) -> bool:
-    """Returns whether the steps apply to ``of`` as well, the function of symbolic sizes whose example this is."""
-    if of is not None:
-        try:
-            sch.trace.apply_to_schedule(of.copy())
-        except (ScheduleError, TraceError):
-            return False
-    return True
-
-
 def write_in_order(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
     """Let element-wise stages run through their results as these lie in memory; returns the program that results.
 
@@ -644,7 +597,7 @@ def write_in_order(sch: Schedule, of: Schedule | None = None) -> ProgramInfo:
             changed = True
         except ScheduleError:
             sch.restore(before)
-    if changed and not _applies_to(sch, of):
+    if changed and not applies_to(sch, of):
         sch.restore(written_across)
     return ProgramInfo(sch.func)
 
@@ -654,20 +607,8 @@ def _in_order_of(sch: Schedule, copy: Any, axes: Sequence[Var], use: Use) -> Non
     read = [set(dim or ()) | use.unknown[n] for n, dim in enumerate(use.dims)]
     order = sorted(range(len(axes)), key=lambda n: next(d for d, found in enumerate(read) if axes[n] in found))
     if order != sorted(order):
-        sch.transform_layout(copy, ("write", 0), _permutation(order))
-        sch.transform_block_layout(copy, _permutation(order))
-
-
-def _put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
-    """Lay the buffer of a copy out with its dimension ``place`` last."""
-    if place != rank - 1:
-        sch.transform_layout(copy, ("write", 0), _permutation([*[n for n in range(rank) if n != place], place]))
-
-
-def _permutation(order: Sequence[int]) -> str:
-    """Returns the index map that puts dimension ``order[0]`` first, and so on."""
-    names = [f"i{n}" for n in range(len(order))]
-    return f"lambda {', '.join(names)}: ({', '.join([names[n] for n in order])},)"
+        sch.transform_layout(copy, ("write", 0), permutation(order))
+        sch.transform_block_layout(copy, permutation(order))
 
 
 def _axes_of(block: BlockInfo, buffer: Buffer) -> set[Var]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..schedule import Schedule
+from ..schedule import Schedule, ScheduleError, TraceError
 from ..tir.analysis.tree import tree_of
 from ..tir.expr import BufferLoad, IntImm, Var
 from ..tir.stmt import BlockRealize, BufferStore, Stmt, children_of
@@ -271,3 +271,25 @@ def inline_padding(sch: Schedule, block: Any, padding: Sequence[Any]) -> Any:
             sch.compute_inline(copy)
     sch.set_scope(block, 0, "local")
     return padding[-1]
+
+
+def applies_to(sch: Schedule, of: Schedule | None) -> bool:
+    """Returns whether the steps apply to ``of`` as well, the function of symbolic sizes whose example this is."""
+    if of is not None:
+        try:
+            sch.trace.apply_to_schedule(of.copy())
+        except (ScheduleError, TraceError):
+            return False
+    return True
+
+
+def put_last(sch: Schedule, copy: Any, rank: int, place: int) -> None:
+    """Lay the buffer of a copy out with its dimension ``place`` last."""
+    if place != rank - 1:
+        sch.transform_layout(copy, ("write", 0), permutation([*[n for n in range(rank) if n != place], place]))
+
+
+def permutation(order: Sequence[int]) -> str:
+    """Returns the index map that puts dimension ``order[0]`` first, and so on."""
+    names = [f"i{n}" for n in range(len(order))]
+    return f"lambda {', '.join(names)}: ({', '.join([names[n] for n in order])},)"

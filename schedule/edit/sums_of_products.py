@@ -68,7 +68,10 @@ def factors_with_offsets(realize: BlockRealize, form: str) -> tuple[BufferLoad, 
         raise ScheduleError(f"block {block.name_hint!r} is not a sum of products from zero", where=realize, hint=form)
     reduced = [iv.var for iv in block.iter_vars if iv.kind != IterVar.SPATIAL]
     product = found[1][0]
-    return total, (_factor(product.a, reduced, realize, form), _factor(product.b, reduced, realize, form))
+    return total, (
+        element_with_offset(product.a, reduced, realize, form),
+        element_with_offset(product.b, reduced, realize, form),
+    )
 
 
 def _hides(block: Block) -> bool:
@@ -76,8 +79,8 @@ def _hides(block: Block) -> bool:
     return bool(opaque_buffers(block) or block.match_buffers or block.alloc_buffers)
 
 
-def _factor(e: Expr, reduced: Sequence[Var], realize: BlockRealize, form: str) -> OffsetFactor:
-    """Return an element and what is added to it."""
+def element_with_offset(e: Expr, reduced: Sequence[Var], realize: BlockRealize, form: str) -> OffsetFactor:
+    """Return an element and what is added to it, which none of the variables ``reduced`` changes."""
     offset: Expr = const(0, e.dtype)
     while isinstance(e, (Add, Sub)):
         free = [not any(uses_var(side, v) for v in reduced) for side in (e.a, e.b)]

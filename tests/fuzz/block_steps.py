@@ -144,6 +144,12 @@ def expand_offsets(rng: Rng, sch: Schedule) -> None:
     )
 
 
+@step(1)
+def pad_before_offset(rng: Rng, sch: Schedule) -> None:
+    """Zero points out of a padded stage."""
+    sch.pad_before_offset(a_block_where(rng, sch, lambda b: not reduces(b) and "int" in b.writes[0].buffer.dtype))
+
+
 @step(2)
 def fuse_reduction_epilogue(rng: Rng, sch: Schedule) -> None:
     followed = []

@@ -78,6 +78,7 @@ SENSIBLE = {
     "get_symbol": ("n",),
     "loop_partition": (L0, [4, None], True),
     "merge": (L0, D0),
+    "pad_before_offset": ("B",),
     "pad_einsum": ("C", [1, 1, 1]),
     "online_softmax": ("D", 2, 128),
     "pad_reduction": ("C",),

@@ -49,7 +49,7 @@ from tilewright.tir import (
     verify,
     workload_key,
 )
-from tilewright.tir.stmt import root_block
+from tilewright.tir.stmt import Allocate, LetStmt, root_block, seq
 
 _X, _Y, _L = Var("x", "int32"), Var("y", "int32"), Var("l", "int64")
 _F, _B = Var("f", "float32"), Var("b", "bool")
@@ -215,3 +215,27 @@ def test_long_sums_parse_back(count):
     for _ in range(count):
         e = Add(e, _Y)
     _check(e)
+
+
+@pytest.mark.parametrize("words", ["decl_buffer", "alloc_buffer"])
+def test_views_of_several_scopes_parse_back(words):
+    """One view of a buffer made inside the function, of which statements of two scopes use it, is declared once, behind the buffer."""
+    made = decl_buffer((4, 4), "int32", "made")
+    view, offset = (
+        decl_buffer((16 - o,), "int32", n, data=made.data, elem_offset=IntImm(o)) for n, o in [("view", 0), ("part", 4)]
+    )
+    let, again = Var("x", "int32"), Var("x", "int32")
+    body = seq(
+        LetStmt(let, IntImm(3, "int32"), BufferStore(view, let, (IntImm(5),))),
+        LetStmt(again, IntImm(4, "int32"), BufferStore(view, again + BufferLoad(offset, (IntImm(1),)), (IntImm(6),))),
+        BufferStore(offset, IntImm(1, "int32"), (IntImm(0),)),
+    )
+    root = root_block("root", body)
+    whole = (
+        Allocate(made, body) if words == "decl_buffer" else root.with_(block=root.block.with_(alloc_buffers=(made,)))
+    )
+    func = PrimFunc((), whole, {})
+    text = func.script()
+    assert text.count("view = T.Buffer") == text.count("part = T.Buffer") == 1
+    assert_structural_equal(func, parse(text))
+    assert parse(text).script() == text

@@ -575,3 +575,152 @@ def test_products_less_zero_points_that_stay(change):
     interpret(sch.func, a, b, zero, got)
     less = zero.astype("int32") if change.startswith("a zero") else zero[0].astype("int32")
     np.testing.assert_array_equal(got, (a - less) @ b.astype("int32"))
+
+
+def channels_first(rank, shape, outputs, window, types, zero=0, **how):
+    """A convolution over channels, then places, less a zero point: its program, its arguments, its result by loops of NumPy."""
+    rng = np.random.default_rng(0)
+
+    def numbers(size, dtype):
+        info = np.iinfo(dtype)
+        made = rng.integers(info.min, info.max, size, endpoint=True).astype(dtype)
+        made.flat[0], made.flat[-1] = info.min, info.max
+        return made
+
+    groups, stride, padding, dilation = (how.get(n, d) for n, d in [("groups", 1), ("stride", 1), ("padding", 0), ("dilation", 1)])  # fmt: skip
+    x, w = numbers(shape, types[0]), numbers((outputs, shape[1] // groups, *[window] * rank), types[1])
+    X, W = te.placeholder(shape, types[0], name="X"), te.placeholder(w.shape, types[1], name="W")
+    data = X
+    if zero:
+        data = te.compute(shape, lambda *i: X[i].astype("int32") - zero, name="less")
+    conv = {1: te.ops.conv1d, 2: te.ops.conv2d, 3: te.ops.conv3d}[rank]
+    func = te.create_prim_func([X, W, conv(data, W, stride, padding, dilation, groups, out_dtype="int32")])
+    padded = np.pad(x.astype("int64") - zero, [(0, 0), (0, 0), *[(padding, padding)] * rank])
+    places = [(n - dilation * (window - 1) - 1) // stride + 1 for n in padded.shape[2:]]
+    want = np.zeros((shape[0], outputs, *places), "int64")
+    each, share = shape[1] // groups, outputs // groups
+    for at in np.ndindex(*[window] * rank):
+        part = padded[(slice(None), slice(None), *[slice(a * dilation, a * dilation + (p - 1) * stride + 1, stride) for a, p in zip(at, places, strict=True)])]  # fmt: skip
+        for g in range(groups):
+            taken = w[(slice(g * share, (g + 1) * share), slice(None), *at)].astype("int64")
+            want[:, g * share : (g + 1) * share] += np.einsum(
+                "nc...,oc->no...", part[:, g * each : (g + 1) * each], taken
+            )
+    return func, [x, w], want
+
+
+CHANNELS_FIRST = {
+    "window": (2, (1, 8, 6, 7), 16, 3, {}),
+    "stride": (2, (2, 12, 9, 8), 32, 3, {"stride": 2}),
+    "place": (2, (1, 20, 6, 8), 16, 1, {"stride": 2}),
+    "padded": (2, (1, 8, 5, 6), 19, 3, {"padding": 1}),
+    "dilated": (2, (1, 8, 8, 7), 16, 3, {"padding": 2, "dilation": 2}),
+    "groups": (2, (1, 24, 5, 6), 48, 3, {"groups": 3}),
+    "groups, stride": (2, (2, 16, 7, 9), 32, 3, {"groups": 2, "stride": 2, "padding": 1}),
+    "one dimension": (1, (2, 16, 20), 16, 3, {"padding": 1}),
+    "three dimensions": (3, (1, 8, 4, 5, 4), 16, 2, {}),
+}
+
+
+@pytest.mark.parametrize(("case", "types"), [(c, SIGNS[n % 4]) for n, c in enumerate(CHANNELS_FIRST)])
+@pytest.mark.parametrize("target", [VNNI, UNIT])
+def test_convolutions_of_channels_first_are_dot_products(case, types, target):
+    *sizes, how = CHANNELS_FIRST[case]
+    func, given, want = channels_first(*sizes, types, **how)
+    space = Space(func, Target(target))
+    dots = [s for s in space.sketches if "dots_" in s.name or "tiles_" in s.name]
+    assert dots == space.sketches
+    for sketch in dots:
+        sch = space.schedule(sketch, [int(v) for v in space.best_rows(sketch, 1)[0]])
+        got = np.full(want.shape, 77, "int32")
+        interpret(sch.func, *given, got)
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("case", CHANNELS_FIRST)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_convolutions_of_channels_first(case, threads):
+    *sizes, how = CHANNELS_FIRST[case]
+    func, given, want = channels_first(*sizes, ("uint8", "int8"), **how)
+    got = np.full(want.shape, 77, "int32")
+    build(func, f"native -num-cores={threads}")(*given, got)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_convolutions_of_any_batch_with_channels_first():
+    """The steps apply to all sizes, not only to those of the example."""
+    n = te.var("n")
+    X, W = te.placeholder((n, 16, 9, 8), "uint8", name="X"), te.placeholder((32, 16, 3, 3), "int8", name="W")
+    func = te.create_prim_func([X, W, te.ops.conv2d(X, W, out_dtype="int32")])
+    target = Target("native -num-cores=1")
+    module = build(func, target)
+    if target.has_vnni:
+        assert re.search("vpdpbusd|tdpbusd", module.get_source("asm"))
+    for batch in (1, 3):
+        _, given, want = channels_first(2, (batch, 16, 9, 8), 32, 3, ("uint8", "int8"))
+        got = np.full(want.shape, 77, "int32")
+        module(*given, got)
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("m", "n", "k"), [(16, 48, 32), (33, 20, 50), (64, 6, 64)])
+@pytest.mark.parametrize(("left", "right"), SIGNS)
+def test_products_of_rows_that_lie_across(m, n, k, left, right, turned):
+    """The steps of the operand with the rows do not lie in line; where columns are few, rows take their place."""
+    a, b, want = operands(m, n, k, left, right)
+    a, b = np.ascontiguousarray(a.T), np.ascontiguousarray(b.T) if turned else b
+    A, B, r = te.placeholder((k, m), left, name="A"), te.placeholder(b.shape, right, name="B"), te.reduce_axis((0, k), "r")  # fmt: skip
+    C = te.compute(
+        (m, n),
+        lambda i, j: te.sum(A[r, i].astype("int32") * (B[j, r] if turned else B[r, j]).astype("int32"), axis=r),
+        name="C",
+    )
+    func = te.create_prim_func([A, B, C])
+    sch = best(func, VNNI)
+    assert "dot4" in sch.func.script()
+    got = np.full((m, n), 77, "int32")
+    interpret(sch.func, a, b, got)
+    np.testing.assert_array_equal(got, want)
+    got[:] = 77
+    build(func, "native -num-cores=1")(a, b, got)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("order", ["less, padded", "padded, less"])
+@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("target", [VNNI, UNIT])
+def test_padded_convolutions_less_zero_points_are_dot_products(layout, order, scalar, target):
+    """The bytes are padded with the zero point, or with zeros from which it is taken, too."""
+    first = layout == "NCHW"
+    _, (x, w), _ = channels_first(2, (2, 8, 5, 6), 16, 3, ("uint8", "int8"))
+    zero = np.array([131], "uint8")
+    wide = x.astype("int64")
+    padded = np.pad(wide - 131 if order == "less, padded" else wide, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    padded = padded - 131 if order == "padded, less" else padded
+    want = np.einsum("nchwyx,ocyx->nohw", np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)), w.astype("int64"))  # fmt: skip
+    if not first:
+        x, w, want = x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), want.transpose(0, 2, 3, 1)
+    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
+    X, W, z = te.placeholder(x.shape, "uint8", name="X"), te.placeholder(w.shape, "int8", name="W"), te.placeholder((1,), "uint8", name="z")  # fmt: skip
+    ends = [0, 0, 1, 1] if first else [0, 1, 1, 0]
+
+    def less(A):
+        return te.compute(
+            A.shape, lambda *i: A[i].astype("int32") - (z[0].astype("int32") if scalar else 131), name="less"
+        )
+
+    data = te.ops.pad(less(X), ends, ends) if order == "less, padded" else less(te.ops.pad(X, ends, ends))
+    func = te.create_prim_func([X, W, z, te.ops.conv2d(data, W, layout=layout, out_dtype="int32")])
+    space = Space(func, Target(target))
+    dots = [s for s in space.sketches if "dots_" in s.name or "tiles_" in s.name]
+    assert dots == space.sketches
+    for sketch in dots:
+        sch = space.schedule(sketch, [int(v) for v in space.best_rows(sketch, 1)[0]])
+        got = np.full(want.shape, 77, "int32")
+        interpret(sch.func, x, w, zero, got)
+        np.testing.assert_array_equal(got, want)
+    got[:] = 77
+    build(func, "native -num-cores=1")(x, w, zero, got)
+    np.testing.assert_array_equal(got, want)

@@ -234,7 +234,7 @@ def dot_roles(block: BlockInfo) -> Dot | None:
         return None
     left, moving = uses[1 - right[0]], uses[right[0]]
     steps = [v for v in block.reduce if left.stride(v) == 1 and left.dim_of(v) is not None]
-    if len(steps) != 1 or not _one_axis_each(moving) or moving.axes() - {*block.axes}:
+    if len(steps) != 1 or not one_axis_each(moving) or moving.axes() - {*block.axes}:
         return None
     (k,) = steps
     if k not in moving.axes():
@@ -337,7 +337,7 @@ def up_to_multiple(n: int, m: int) -> int:
     return -(-n // m) * m
 
 
-def _one_axis_each(use: Use) -> bool:
+def one_axis_each(use: Use) -> bool:
     """Returns whether each index is one axis, or a constant, and each axis one index."""
     axes = [v for dim in use.dims for v in dim or ()]
     return (

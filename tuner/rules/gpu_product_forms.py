@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from ...schedule import Schedule, ScheduleError
 from ...schedule.index_map import IndexMap
 from ...tir.expr import IterVar
-from ..canonical_form import inline_zero_points, may_sum_bytes
 from ..cost.axis_roles import product_axes
 from ..cost.cost_features import ceil_div
 from ..cost.gpu_model import GpuModel, gpu_product, is_padding
+from ..dot_layouts import inline_zero_points, may_sum_bytes
 from ..program import BlockInfo, ProgramInfo
 
 _TILE = 64
