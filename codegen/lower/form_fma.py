@@ -57,7 +57,9 @@ def _added_along_lanes(func: PrimFunc) -> set[IRNode]:
     found: set[IRNode] = set()
     for store in {n for loop in loops for n in pre_order(loop.body) if isinstance(n, BufferStore)}:
         for n in pre_order(store.value):
-            if isinstance(n, (Add, Sub)) and any(isinstance(e, BufferLoad) and e.buffer is store.buffer for e in (n.a, n.b)):
+            if isinstance(n, (Add, Sub)) and any(
+                isinstance(e, BufferLoad) and e.buffer is store.buffer for e in (n.a, n.b)
+            ):
                 found |= {e for e in (n.a, n.b) if isinstance(e, Mul)}
     return found
 
