@@ -1,5 +1,6 @@
-"""Networks whose graph depends on values that only a call has: axes, sizes and counts among the inputs, conditions, and
-sizes that are dimensions unless they are 1.
+"""Networks whose graph depends on values that only a call has: axes, sizes and counts among the inputs, conditions.
+
+A size is such a value, too, where a dimension is left out if it is 1.
 
 A reader that needs such a value makes a :class:`Question` of it, with the graph that computes the value. Once it is
 answered, the rest is read with the answer as a constant, up to the next question, or to the end: then it is a graph.
