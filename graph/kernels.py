@@ -58,7 +58,7 @@ from ..tir.analysis.known_ranges import asserted_sizes
 from ..tir.analysis.simplify import simplify
 from ..tir.arith import Analyzer
 from ..tir.cost import instructions_of
-from ..tir.expr import DType, Expr, Var, same, substitute, transform, vars_in
+from ..tir.expr import DType, Expr, Select, Var, same, substitute, transform, vars_in
 from ..tir.stmt import AssertStmt, PrimFunc
 from ..tir.walk import blocks_of, pre_order, transform_statements
 from .graph import Dim, Graph, GraphError, Node, Value, bodies, computed_sizes, same_shape, sizes_of
@@ -358,17 +358,18 @@ class Kernel:
         """Returns the sizes that the kernel has under names of its own: expressions such as ``n + m``.
 
         The extents of its arrays need not tell each variable of the graph; then an extent is a size as a whole, and of
-        ``4 * n * m`` that is ``n * m``.
+        ``4 * n * m`` that is ``n * m``. So is an extent of an input that is a choice, such as that of a broadcast.
         """
         dims = [d for v in (*self.inputs, *self.outputs) for d in v.shape if isinstance(d, Expr)]
-        known: set[Var] = set()
-        while found := {v for d in dims if len(vars_in(d) - known) == 1 for v in vars_in(d) - known}:
-            known |= found
-        whole: dict[Var, Expr] = {}
-        for d in dims:
-            if not vars_in(d) <= known and not any(same(_product(d), one) for one in whole.values()):
-                whole[Var("_".join(sorted(v.name for v in vars_in(d))) + f"_{len(whole)}", d.dtype)] = _product(d)
-        return whole
+        choices = [d for v in self.inputs for d in v.shape if isinstance(d, Expr) and _is_choice(d)]
+        chosen = _named(choices, 0)
+        rest = [_written(d, chosen) for d in dims] if chosen else dims
+        known = _told(rest) | set(chosen)
+        attrs = [_written(e, chosen) for n in self.nodes for e in _expressions(n.attrs)] if chosen else []
+        if not set().union(*[vars_in(e) for e in (*rest, *attrs)]) <= known:
+            chosen, rest, known = {}, dims, _told(dims)
+        untold = [_product(d) for d in rest if not vars_in(d) <= known]
+        return {**chosen, **_named(untold, len(chosen))}
 
     @property
     def requirements(self) -> list[Requirement]:
@@ -386,11 +387,7 @@ class Kernel:
         if not isinstance(value, Expr):
             return value
 
-        def replaced(e: Any) -> Any:
-            return next((v for v, whole in self.sizes.items() if isinstance(e, Expr) and same(e, whole)), None)
-
-        made: Expr = transform(simplify(value), pre=replaced)
-        return made
+        return _written(value, self.sizes)
 
     @cached_property
     def signature(self) -> tuple[Any, ...]:
@@ -433,6 +430,49 @@ class Kernel:
             if kind not in ("elementwise", "broadcast") or user.output.shape != shape:
                 return False
             value = user.output
+
+
+def _is_choice(extent: Expr) -> bool:
+    """Returns whether an extent is one of two, whichever the sizes of a call say."""
+    return any(isinstance(e, Select) for e in pre_order(extent))
+
+
+def _expressions(value: Any) -> Iterator[Expr]:
+    """Yields the expressions in the attributes of an operator; those of bodies have been divided by themselves."""
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _expressions(v)
+    elif isinstance(value, Mapping):
+        yield from _expressions([*value.values()])
+
+
+def _told(extents: Sequence[Expr]) -> set[Var]:
+    """Returns the variables whose values the values of ``extents`` tell."""
+    known: set[Var] = set()
+    while found := {v for d in extents if len(vars_in(d) - known) == 1 for v in vars_in(d) - known}:
+        known |= found
+    return known
+
+
+def _named(extents: Sequence[Expr], first: int) -> dict[Var, Expr]:
+    """Returns a name for each of the different extents."""
+    out: dict[Var, Expr] = {}
+    for d in extents:
+        if not any(same(d, one) for one in out.values()):
+            out[Var("_".join(sorted(v.name for v in vars_in(d))) + f"_{first + len(out)}", d.dtype)] = d
+    return out
+
+
+def _written(extent: Expr, sizes: Mapping[Var, Expr]) -> Expr:
+    """Returns an extent written with ``sizes``, in place of the expressions that they name."""
+
+    def replaced(e: Any) -> Any:
+        return next((v for v, whole in sizes.items() if isinstance(e, Expr) and same(e, whole)), None)
+
+    made: Expr = transform(simplify(extent), pre=replaced)
+    return made
 
 
 def _product(extent: Expr) -> Expr:

@@ -1,5 +1,7 @@
 """Networks whose graph depends on values that only a call has: axes, sizes and counts among the inputs, conditions.
 
+A size is such a value, too, where a dimension is left out if it is 1.
+
 A reader that needs such a value makes a :class:`Question` of it, with the graph that computes the value. Once it is
 answered, the rest is read with the answer as a constant, up to the next question, or to the end: then it is a graph.
 """
@@ -11,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..pages.messages import short_repr
+from ..tir.analysis.known_ranges import evaluate
+from ..tir.expr import Expr, Var
 from .graph import Graph, Value
 
 LARGEST_ANSWER = 1 << 16
@@ -18,7 +22,7 @@ LARGEST_ANSWER = 1 << 16
 
 Answers = Mapping[str, Any]
 """Arrays by the names of the values that they answer; bfloat16 and float8 are their bits. A :data:`Layout` for an
-:class:`OpenInput`."""
+:class:`OpenInput`, a truth value for a :class:`UnitSize`."""
 
 Layout = tuple[Any, ...] | None
 """What an open input is in a call: None, ``("tensor", shape)``, or ``("list", shape, shape, …)``."""
@@ -35,6 +39,22 @@ class OpenInput:
         return f"{self.name}: {self.kind}"
 
 
+@dataclass(frozen=True, eq=False)
+class UnitSize:
+    """Whether a size is 1 in a call. ``places``: by the symbolic sizes in it the inputs and dimensions that have them."""
+
+    name: str
+    extent: Expr
+    places: Mapping[Var, tuple[str, int]]
+
+    __repr__ = short_repr("name")
+
+    def holds(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Returns whether the size is 1 for inputs of these shapes."""
+        sizes = {var: shapes[name][d] for var, (name, d) in self.places.items()}
+        return bool(evaluate(self.extent, sizes) == 1)
+
+
 def item_name(name: str, n: int) -> str:
     """Returns the name of the input of a graph that is the item ``n`` of a list."""
     return f"{name}_item{n}"
@@ -49,7 +69,7 @@ class Question:
     """
 
     name: str
-    value: Value | OpenInput
+    value: Value | OpenInput | UnitSize
     inputs: tuple[str, ...]
     reason: str
     graph: Graph | None = field(default=None, repr=False)
@@ -74,6 +94,8 @@ class ValueDependentGraph:
         if isinstance(self.question.value, OpenInput):
             return f"the graph of {self.name} depends on what a call gives as {self.question.value}"
         given = ", ".join([f"{name!r}: …" for name in self.question.inputs])
+        if isinstance(self.question.value, UnitSize):
+            return f"the graph of {self.name} depends on sizes of a call: {self.question.reason}; shapes={{{given}}} gives them ahead"
         return (
             f"the graph of {self.name} depends on values of its inputs: {self.question.reason}; "
             f"constants={{{given}}} gives them ahead"

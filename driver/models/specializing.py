@@ -19,14 +19,23 @@ import numpy as np
 from ...codegen.runtime.arguments import ArgumentError
 from ...codegen.runtime.native_glue import as_numpy
 from ...graph.graph import Graph, Value
-from ...graph.value_dependent import LARGEST_ANSWER, Layout, OpenInput, Question, ValueDependentGraph, item_name
+from ...graph.value_dependent import (
+    LARGEST_ANSWER,
+    Layout,
+    OpenInput,
+    Question,
+    UnitSize,
+    ValueDependentGraph,
+    item_name,
+)
 from ...tir.expr import to_numpy
 from ...tir.expr.dtype import kept_as_bits
 from ..building import BuildError
 from .model import Model, inputs_in_order
 
-Answered = tuple[tuple[Any, ...] | None, ...]
-"""Shape and bytes of the answers so far, in the order of the questions; of lists the shapes alone."""
+Answered = tuple[tuple[Any, ...] | bool | None, ...]
+"""Shape and bytes of the answers so far, in the order of the questions; of lists the shapes alone, of sizes whether they
+are 1."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,8 @@ class _Asking:
         value = self.question.value
         if isinstance(value, OpenInput):
             return _layout(value, arrays[value.name])
+        if isinstance(value, UnitSize):
+            return value.holds(_shapes(value, arrays))
         if self.model is None:
             return arrays[value.name]
         return np.asarray(_run(self.model, arrays))
@@ -70,8 +81,7 @@ class SpecializingModel:
     @property
     def deciding(self) -> tuple[str, ...]:
         """Returns the names of the inputs whose values decide the graph, as far as calls have shown."""
-        asked = [self._root, *[one for one in self._now() if isinstance(one, _Asking)]]
-        found = {name for one in asked for name in one.question.inputs}
+        found = {name for question in self._questions() for name in question.inputs}
         return tuple([v.name for v in self.inputs if v.name in found])
 
     @property
@@ -99,7 +109,7 @@ class SpecializingModel:
         while isinstance(found, _Asking):
             question = found.question
             data = found.answer(arrays)
-            if isinstance(question.value, OpenInput):
+            if isinstance(question.value, (OpenInput, UnitSize)):
                 path = (*path, data)
             else:
                 data = self._checked(question.value, data)
@@ -110,10 +120,13 @@ class SpecializingModel:
 
     def export(self, *arguments: Any, **options: Any) -> Any:
         """Raise BuildError: a library has one graph. It names the inputs whose values decide which."""
-        given = ", ".join([f"{name!r}: …" for name in self.deciding])
+        by_size = self._deciding_sizes()
+        values = [name for name in self.deciding if name not in by_size]
+        given = ", ".join([f"{name!r}: …" for name in values or by_size])
+        option, what = ("constants", "values") if values else ("shapes", "sizes")
         raise BuildError(
-            f"cannot export {self.name}: its graph depends on the values of {', '.join(self.deciding)}; read it with "
-            f"constants={{{given}}}, or export specialized(…) for inputs with these values"
+            f"cannot export {self.name}: its graph depends on the {what} of {', '.join(values or by_size)}; read it with "
+            f"{option}={{{given}}}, or export specialized(…) for inputs with these {what}"
         )
 
     def profile(self, *inputs: Any, repeat: int = 10, **named: Any) -> Any:
@@ -132,6 +145,15 @@ class SpecializingModel:
             if isinstance(v, OpenInput) and isinstance(arrays[v.name], (list, tuple)):
                 arrays.update((item_name(v.name, n), x) for n, x in enumerate(arrays[v.name]))
         return arrays
+
+    def _questions(self) -> list[Question]:
+        return [one.question for one in (self._root, *self._now()) if isinstance(one, _Asking)]
+
+    def _deciding_sizes(self) -> list[str]:
+        """Returns the names of the inputs of which only sizes decide the graph."""
+        asked = self._questions()
+        by_value = {name for q in asked if not isinstance(q.value, UnitSize) for name in q.inputs}
+        return [name for name in self.deciding if name not in by_value]
 
     def _now(self) -> list[_Asking | Model]:
         with self._lock:
@@ -200,6 +222,16 @@ def _layout(value: OpenInput, given: Any) -> Layout:
         if items is not None and all(isinstance(one, np.ndarray | np.generic) for one in items):
             return ("list" if isinstance(given, (list, tuple)) else "tensor", *[tuple(one.shape) for one in items])
     raise ArgumentError(f"{value.name} is a {value.kind}; a call gives it {type(given).__name__}")
+
+
+def _shapes(value: UnitSize, arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the inputs that tell a size; ArgumentError for one with fewer dimensions."""
+    found = {}
+    for name, d in value.places.values():
+        found[name] = tuple(np.shape(arrays[name]) if not hasattr(arrays[name], "shape") else arrays[name].shape)
+        if d >= len(found[name]):
+            raise ArgumentError(f"{name} has {len(found[name])} dimensions; dimension {d} tells a size")
+    return found
 
 
 def _run(model: Model, arrays: Mapping[str, Any], out: Any = None) -> Any:

@@ -18,7 +18,7 @@ from ...graph.builder import Builder
 from ...graph.graph import Node, Value, dims
 from ...graph.value_dependent import OpenInput
 from ...te.ops.arguments import broadcast_extent
-from ...tir.expr import const, convert
+from ...tir.expr import Expr, Var, const, convert, vars_in
 from ..common.graph_call import C, Converter, GraphCall, entering
 
 LARGEST = 1 << 40
@@ -37,6 +37,17 @@ def shown(text: Any, quoted: bool = True) -> str:
     whole = str(text)
     out = repr(whole if len(whole) <= 200 else whole[:200] + "…")
     return out if quoted else out[1:-1]
+
+
+class NeedsSize(Exception):
+    """Raised when a converter has to know whether a size is 1. Reading ends there; it begins again with the answer.
+
+    ``name`` is that of the answer, ``extent`` a formula of the sizes of the model's inputs.
+    """
+
+    def __init__(self, name: str, extent: Expr, reason: str) -> None:
+        super().__init__(reason)
+        self.name, self.extent = name, extent
 
 
 class NeedsConstant(OnnxError):
@@ -129,6 +140,18 @@ class OnnxCall(GraphCall):
         if data is None:
             raise NeedsConstant(f"{self.label}: {what} has to be a constant", value, nodes=self.builder.nodes)
         return data
+
+    def is_one(self, x: Value, d: int) -> bool | None:
+        """Returns whether a size of ``x`` is 1. Where inputs tell that at the call, it is asked for; None: nothing tells it."""
+        extent = x.shape[d]
+        if isinstance(extent, int):
+            return extent == 1
+        if not vars_in(extent) <= {e for v in self.builder.inputs for e in v.shape if isinstance(e, Var)}:
+            return None
+        name = unit_size_name(extent.name if isinstance(extent, Var) else f"dimension {d} of {x.name}")
+        if name not in self.answers:
+            raise NeedsSize(name, extent, f"{self.label}: whether {extent} is 1 has to be known")
+        return bool(self.answers[name])
 
     def ints(self, n: int, attribute: str = "", default: Any = None) -> Any:
         """Returns a tuple of numbers: the attribute of older versions where it is given, else input ``n``."""
@@ -245,6 +268,11 @@ def dtype_of(number: int, label: str) -> str:
 def stored_dtype(number: int, label: str) -> str:
     """Returns the data type in which the graph has a tensor of ONNX's type ``number``."""
     return holding(HELD_DTYPES[number]) if number in HELD_DTYPES else dtype_of(number, label)
+
+
+def unit_size_name(size: str) -> str:
+    """Returns the name of the answer whether a size is 1. No value has such a name."""
+    return f"{size} == 1"
 
 
 def number_of(dtype: str) -> int:

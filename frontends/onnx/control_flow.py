@@ -120,7 +120,10 @@ def loop(
             del builder.nodes[before:]  # iterations differ, in sizes or in what has to be known
     if starts is not None and isinstance(limit, int):
         try:
-            return _unrolled(builder, label, body, limit, goes_on, values, run)
+            number, made = _unrolled(builder, label, body, limit, goes_on, values, run)
+            if number > 1 and not counted and len(tensors) == len(values):
+                return _rolled_up(builder, label, body, number, tensors, run, made, before)
+            return made
         except OnnxError as error:
             del builder.nodes[before:]
             if not isinstance(error, (NeedsConstant, TooLongError)):
@@ -158,17 +161,17 @@ def _counted_loop(
 ) -> list[Item | None]:
     """Returns the results of a loop that stacks as many rows as data say.
 
-    A first loop finds how often it runs, a second one stacks that many.
+    A first loop finds how often it runs, a second one stacks that many. The last states are those of the second one, so
+    that the first one computes what its condition needs.
     """
     trips, condition = inputs[:2]
     if limit is None:
         (name, *_) = [o.name for o, used in zip(body.output[1:], wanted, strict=False) if used][len(tensors) :]
         raise OnnxError(f"data say how often it runs at most, so how many rows of {name} there are is not known")
     bounded = trips is not None and (not isinstance(limit, int) or limit <= LARGEST_TABLE)
-    runs, *ends = _open_loop(builder, label, body, trips, condition, tensors, run)
+    runs = _open_loop(builder, label, body, trips, condition, tensors, run)[0]
     rows = number_of_rows(runs, limit if bounded else LONGEST_LOOP)
-    made = _kept_loop(builder, label, body, rows, tensors, run, goes_on=True)
-    return [*ends, *made[len(ends) :]]
+    return [*_kept_loop(builder, label, body, rows, tensors, run, goes_on=True)]
 
 
 class TooLongError(OnnxError):
@@ -177,8 +180,8 @@ class TooLongError(OnnxError):
 
 def _unrolled(
     builder: Builder, label: str, body: Any, limit: int, goes_on: bool, values: Sequence[Item], run: Body
-) -> list[Item | None]:
-    """Returns the results of a loop that is written out, iteration by iteration."""
+) -> tuple[int, list[Item | None]]:
+    """Returns how many iterations there are, and the results of the loop, written out iteration by iteration."""
     rows: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(values))]
     number = 0
     while goes_on and number < limit:
@@ -191,8 +194,32 @@ def _unrolled(
             row.append(v)
         number += 1
     if rows and not number:
-        return [*values, *_no_rows(builder, label, body, values, run)]
-    return [*values, *[stacked(builder, row, 0) for row in rows]]
+        return number, [*values, *_no_rows(builder, label, body, values, run)]
+    return number, [*values, *[stacked(builder, row, 0) for row in rows]]
+
+
+def _rolled_up(
+    builder: Builder,
+    label: str,
+    body: Any,
+    number: int,
+    values: Sequence[Value],
+    run: Body,
+    written: list[Item | None],
+    before: int,
+) -> list[Item | None]:
+    """Returns the results of a loop of ``number`` iterations that are ``written`` out behind operator ``before``.
+
+    They become a loop again where they are alike. Results that are known stay so.
+    """
+    nodes = builder.nodes[before:]
+    del builder.nodes[before:]
+    try:
+        made = _kept_loop(builder, label, body, number, values, run, goes_on=True)
+        return [old if old in builder.constants else new for old, new in zip(written, made, strict=True)]
+    except (OnnxError, GraphError):  # iterations differ, in sizes or in what has to be known
+        builder.nodes[before:] = nodes
+        return written
 
 
 def _no_rows(builder: Builder, label: str, body: Any, values: Sequence[Item], run: Body) -> list[Value]:

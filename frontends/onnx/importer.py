@@ -47,8 +47,8 @@ from ...graph.builder import Builder
 from ...graph.computed_sizes import add_computed_size
 from ...graph.graph import Graph, GraphError, Node, Value, with_output_names, without_unread
 from ...graph.reference import verify
-from ...graph.value_dependent import Answers, OpenInput, Question, ValueDependentGraph, item_name
-from ...tir.expr import Expr, to_numpy, vars_in
+from ...graph.value_dependent import Answers, OpenInput, Question, UnitSize, ValueDependentGraph, item_name
+from ...tir.expr import Expr, Var, to_numpy, vars_in
 from ...tir.expr.dtype import kept_as_bits
 from ..common.graph_call import require_inputs
 from . import (
@@ -75,6 +75,7 @@ from .call import (
     STRING,
     Item,
     NeedsConstant,
+    NeedsSize,
     OnnxCall,
     OnnxError,
     ValueList,
@@ -83,6 +84,7 @@ from .call import (
     shown,
     stored_dtype,
     type_of,
+    unit_size_name,
 )
 from .known_values import Formulas, add_formulas, as_onnx, computed_formulas, evaluate, interpreted, shape_of
 from .model_file import (
@@ -188,6 +190,8 @@ def _read_by(reader: _Reader) -> Graph | Question:
         reader.require_known()
         reader.require_inputs()
         return reader.graph()
+    except NeedsSize as error:
+        return reader.size_question(error)
     except NeedsConstant as error:
         names = [error.value.name] if isinstance(error.value, OpenInput) else reader.sources(error.value, error.nodes)
         asked = reader.question(error, names) if names else None
@@ -325,6 +329,17 @@ class _Reader:
             told.update(node.outputs)
         return Question(value.name, value, tuple(names), str(error), asked) if value in told else None
 
+    def size_question(self, error: NeedsSize) -> Question:
+        """Returns what to ask where it has to be known whether a size is 1."""
+        places: dict[Var, tuple[str, int]] = {}
+        for v in self.builder.inputs:
+            for n, d in enumerate(v.shape):
+                if isinstance(d, Var):
+                    places.setdefault(d, (v.name, n))
+        asked = {d: places[d] for d in vars_in(error.extent)}
+        names = dict.fromkeys([name for name, _ in asked.values()])
+        return Question(error.name, UnitSize(error.name, error.extent, asked), tuple(names), str(error))
+
     def sources(self, value: Value, nodes: Sequence[Node]) -> list[str]:
         """Returns the names of the model's inputs from which ``nodes`` compute a value."""
         producers = {v: node for node in nodes for v in node.outputs}
@@ -428,7 +443,8 @@ class _Reader:
     def size(self, name: str) -> Any:
         """Returns the symbolic size of that name: one variable for each name."""
         plain = _plain(name)
-        return self.sizes.setdefault(plain, te.var(plain))
+        is_one = self.given.answers.get(unit_size_name(plain))
+        return self.sizes.setdefault(plain, 1 if is_one else te.var(plain))
 
     def tensor(self, tensor: Any, label: str) -> tuple[Any, str]:
         return tensor_data(self.onnx, tensor, self.folder, label)

@@ -33,8 +33,12 @@ def flatten(c: OnnxCall) -> Value:
 
 @converter("Squeeze")
 def squeeze(c: OnnxCall) -> Value:
-    axes = c.ints(1, "axes")
-    return c.op("squeeze", c.input(0), axis=None if axes is None else tuple(axes))
+    x, axes = c.input(0), c.ints(1, "axes")
+    if axes is None:
+        axes = [d for d in range(x.ndim) if c.is_one(x, d)]
+        x = c.op("squeeze", x, axis=tuple(axes)) if axes else x
+        return c.op("squeeze", x, axis=None)  # what is left is not 1 at the call
+    return c.op("squeeze", x, axis=tuple(axes))
 
 
 @converter("Unsqueeze")

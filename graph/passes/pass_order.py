@@ -20,6 +20,7 @@ from ..reference import verify
 from ..rules import Rule, rewritten
 from .choose_layouts import choose_layouts
 from .choose_winograd import choose_winograd
+from .drop_states import drop_states
 from .fold_constants import distinct_outputs, fold_constants, fold_narrow, merge_equal
 from .fold_scales import fold_scales
 from .hoist_from_loops import hoist_from_loops
@@ -116,6 +117,7 @@ def _prepare_bodies(graph: Graph, services: Services) -> Graph:
 
 
 PASSES: list[GraphPass] = [
+    GraphPass("drop_states", drop_states),
     GraphPass("fold_narrow", fold_narrow),
     GraphPass("move_narrow", move_narrow_weights),
     GraphPass("hoist_from_loops", hoist_from_loops),

@@ -12,9 +12,12 @@ pytest.importorskip("onnx.parser")
 from onnx import numpy_helper  # noqa: E402
 
 import tilewright as tw  # noqa: E402
-from tilewright.codegen.runtime.arguments import SizeError  # noqa: E402
+from tilewright.codegen.runtime.arguments import ArgumentError, SizeError  # noqa: E402
+from tilewright.driver.building import BuildError  # noqa: E402
 from tilewright.frontends.onnx import OnnxError  # noqa: E402
+from tilewright.graph import fuse, prepare  # noqa: E402
 from tilewright.graph.value_dependent import ValueDependentGraph  # noqa: E402
+from tilewright.tir.expr import convert, vars_in  # noqa: E402
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1, "ai.onnx.ml" : 3]>'
 
@@ -49,6 +52,97 @@ def test_a_squeeze_of_a_size_that_the_call_has_to_have():
     f = same_as_onnxruntime(model, [normal(4, 1, 3)], [normal(2, 1, 3)], bounds={"n": 4, "a": 2})
     with pytest.raises(SizeError, match=r"squeeze: axis 1 of x, \(n, a, 3\), has to have the extent 1 \(a = 2"):
         f(normal(2, 2, 3))
+
+
+def test_a_convolution_of_arrays_that_may_have_been_broadcast_reads_their_sizes():
+    text = """g (float[1,4,a,c] x, float[1,4,d,e] z) => (float[1,5,k,l] y, float[1,4,m,n] s) {
+        s = Add(x, z) y = Conv<pads=[1,1,1,1]>(s, w) }"""
+    model = model_of(text, w=normal(5, 4, 3, 3))
+    shapes = [((9, 12), (9, 12)), ((1, 12), (9, 12)), ((9, 12), (1, 1)), ((9, 1), (1, 7)), ((1, 1), (1, 1))]
+    cases = [[normal(1, 4, *s), normal(1, 4, *t, seed=1)] for s, t in shapes]
+    same_as_onnxruntime(model, *cases, bounds=dict.fromkeys("acde", 12))
+    (kernel,) = [k for k in fuse(prepare(tw.from_onnx(model))).kernels if k.nodes[0].op == "conv2d"]
+    assert {v for d in kernel.func.buffers[0].shape for v in vars_in(convert(d))} == set(kernel.sizes)
+    with pytest.raises(SizeError):
+        same_as_onnxruntime(model, [normal(1, 4, 9, 12), normal(1, 4, 9, 12)], bounds=dict.fromkeys("acde", 12))(
+            normal(1, 4, 9, 12), normal(1, 4, 8, 12)
+        )
+
+
+SQUEEZED = """g (float[n,a,3] x) => (float[k] y) <float two={2}> {
+    m = Mul(x, two) q = Squeeze(m) y = Neg(q) }"""
+
+
+def test_a_squeeze_without_axes_is_built_for_the_sizes_that_are_one():
+    read = tw.from_onnx(model_of(SQUEEZED))
+    assert isinstance(read, ValueDependentGraph)
+    with pytest.raises(AttributeError, match=r"whether n is 1 has to be known; shapes=\{'x': …\} gives them ahead"):
+        read.nodes  # noqa: B018
+    sizes = [(1, 1), (1, 4), (5, 1), (3, 2), (4, 3), (1, 2)]
+    f = same_as_onnxruntime(model_of(SQUEEZED), *[[normal(n, a, 3)] for n, a in sizes], bounds={"n": 5, "a": 4})
+    assert f.specializations == 4 and f.deciding == ("x",)
+    with pytest.raises(BuildError, match=r"depends on the sizes of x; read it with shapes=\{'x': …\}"):
+        f.export("x.so")
+    fixed = same_as_onnxruntime(model_of(SQUEEZED), [normal(1, 4, 3)], shapes={"x": (1, 4, 3)})
+    assert not hasattr(fixed, "specializations")
+    with pytest.raises(ArgumentError, match="x has 1 dimensions"):
+        f(normal(3))
+
+
+def test_a_squeeze_of_a_size_that_a_formula_tells():
+    text = """g (float[n,4] x, float[m,4] z) => (float[k] y) <int64[2] s={-1,2}, int64[1] a={1}> {
+        c = Concat<axis=0>(x, z) r = ReduceMax<axes=[1]>(c) t = Transpose(r) w = Slice(t, a, i, a) y = Squeeze(w) }"""
+    model = model_of(text, i=np.array([1 << 40]))
+    f = same_as_onnxruntime(
+        model, *[[normal(n, 4), normal(m, 4)] for n, m in ((1, 1), (2, 1), (3, 2), (1, 1))], bounds={"n": 5, "m": 5}
+    )
+    assert f.specializations == 2
+
+
+def test_a_squeeze_in_a_loop_asks_for_the_size_once():
+    text = """g (float[b,3] x) => (float[k] y) <int64 trips={4}, bool yes={1}> {
+        y, rows = Loop(trips, yes, x) <body = t (int64 i, bool c, float[b,3] s) => (bool d, float[b,3] u, float[j] r)
+            { d = Identity(c) u = Add(s, s) q = Squeeze(s) r = ReduceSum<keepdims=0>(q) }> }"""
+    f = same_as_onnxruntime(model_of(text), *[[normal(b, 3)] for b in (1, 2, 3, 1)], bounds={"b": 3})
+    assert f.specializations == 2
+
+
+RECURRENT = """g (float[s,b,4] xs, float[b,4] h0) => (float[k,l,4] rows, float[j,4] last)
+    <int64 zero={0}, int64 one={1}, int64 ever={4611686018427387904}> {
+    sh = Shape(xs) length = Gather(sh, zero) go0 = Less(zero, length)
+    t9, last, w9, length9, rows = Loop(ever, go0, zero, h0, w, length) <body = b
+        (int64 i, bool go, int64 t, float[b,4] h, float[4,4] wi, int64 n) => (bool g2, int64 t2, float[b,4] h2, float[4,4] w2, int64 n2, float[b,4] row) {
+        xt = Gather(xs, t) p = MatMul(h, wi) q = Add(p, xt) h2 = Tanh(q) row = Identity(h2) w2 = Identity(wi) n2 = Identity(n)
+        t2 = Add(t, one) g2 = Less(t2, n) }> }"""
+"""A recurrent layer as TensorFlow's are exported: the loop counts up to a size, and carries its weights and the length."""
+
+
+def test_a_loop_does_not_carry_weights_and_is_counted_by_what_its_condition_needs():
+    model = model_of(RECURRENT, w=normal(4, 4))
+    cases = [[normal(s, b, 4), normal(b, 4, seed=1)] for s, b in ((5, 2), (1, 1), (13, 3))]
+    same_as_onnxruntime(model, *cases, bounds={"s": 16, "b": 3})
+    loops = [n for n in prepare(tw.from_onnx(model)).nodes if n.op == "scan"]
+    states = [[v.type_text for v in n.body.inputs[: n.attrs["states"]]] for n in loops]
+    assert states[0] and all(text.endswith("[]") for text in states[0])  # numbers alone decide how often it runs
+    assert [text for text in states[1] if "4, 4" in text] == []
+
+
+def test_a_loop_whose_condition_is_known_stays_a_loop():
+    model = model_of(RECURRENT, w=normal(4, 4))
+    shapes = {"xs": (7, 2, 4), "h0": (2, 4)}
+    same_as_onnxruntime(model, [normal(7, 2, 4), normal(2, 4, seed=1)], shapes=shapes)
+    assert [n.attrs["steps"] for n in tw.from_onnx(model, shapes=shapes).nodes if n.op == "scan"] == [7]
+    one = {"xs": (1, 2, 4), "h0": (2, 4)}  # one iteration is written out
+    same_as_onnxruntime(model, [normal(1, 2, 4), normal(2, 4, seed=1)], shapes=one)
+    assert "scan" not in [n.op for n in tw.from_onnx(model, shapes=one).nodes]
+
+
+def test_what_a_loop_with_a_known_condition_counts_is_known():
+    text = """g (float[7,3] x) => (float[k] y) <int64 zero={0}, int64 two={2}, int64 ever={4611686018427387904}, bool yes={1}, int64[1] z={0}, int64 five={5}> {
+        n, s = Loop(ever, yes, zero, x) <body = b (int64 i, bool go, int64 t, float[7,3] a) => (bool g2, int64 t2, float[7,3] c) {
+            c = Add(a, a) t2 = Add(t, two) g2 = Less(t2, five) }>
+        e = Unsqueeze(n, z) y = Slice(s, z, e) }"""
+    same_as_onnxruntime(model_of(text), [normal(7, 3)])
 
 
 def test_a_branch_that_squeezes_a_size_of_one():

@@ -19,6 +19,7 @@ from tilewright.graph import (
     prepare,
 )
 from tilewright.graph.entry import entry_function, place
+from tilewright.graph.passes.drop_states import drop_states
 from tilewright.graph.passes.hoist_from_loops import hoist_from_loops
 
 SIZES = {"x": (3, 5), "h": (3, 4), "c": (3, 4), "s": (4,)}
@@ -187,6 +188,82 @@ def test_a_loop_without_a_number_of_steps_in_a_loop():
     for got in (evaluate(prepare(graph), data, np.float32(2)), build_graph(graph)(data, np.float32(2))):
         np.testing.assert_array_equal(got[0], state)
         np.testing.assert_array_equal(got[1], want)
+
+
+def carrying(reads, counted):
+    """A loop with the states n, h, a weight that it passes on, a state that only itself needs, and one that h needs."""
+    b = Builder("net")
+    x, w = b.input("x", (3, 4)), b.input("w", (4, 4))
+    count = b.input("count", () if counted is None else (counted,), "int32")  # its value, or its size
+    one, zero = b.constant(1, dtype="int32"), b.constant(0, dtype="int32")
+
+    def step(states):
+        n, h, weight, alone, scale = states
+        next_h = b.op("multiply", b.op("tanh", b.op("dense", h, weight)), scale)
+        bigger = b.op("add", scale, b.constant(0.5))
+        return [b.op("add", n, one), next_h, b.op("identity", weight), b.op("dense", alone, weight), bigger]
+
+    states = [zero, x, w, x, b.constant(1.0)]
+    if counted is not None:
+        ends, rows = add_scan(b, states, [], lambda s, _: (new := step(s), [new[2], new[1]]), steps=counted)
+        ends = [*ends, *rows]
+    else:
+        ends = add_while(b, states, lambda states: b.op("less", states[0], count), step)
+    return b.graph([ends[k] for k in reads])
+
+
+def carried_by_numpy(x, w, count):
+    n, h, alone, scale, weights, rows = 0, x, x, np.float32(1), [], []
+    while n < count:
+        n, h, alone, scale = n + 1, np.tanh(h @ w.T) * scale, alone @ w.T, scale + np.float32(0.5)
+        weights.append(w)
+        rows.append(h)
+    return [n, h, w, alone, scale, np.array(weights), np.array(rows)]
+
+
+@pytest.mark.parametrize(
+    ("reads", "counted", "states"),
+    [((0,), None, 2), ((1,), None, 4), ((2, 4), None, 3), ((3, 2), None, 3), ((0, 1, 2, 3, 4), None, 5)]
+    + [((1,), 4, 2), ((2, 5, 6), 4, 2), ((0,), 4, 1), ((3, 6), 4, 3), ((5,), 4, 0), ((1, 2), "n", 2)],
+)
+def test_loops_do_not_carry_what_never_changes_or_nothing_needs(reads, counted, states):
+    symbolic = counted == "n"
+    graph = carrying(reads, te.var("n") if symbolic else counted)
+    after = drop_states(graph)
+    loops = [n for n in after.nodes if n.op == "scan"]
+    assert sum(n.attrs["states"] for n in loops) == states
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal((4, 4)).astype(np.float32) / 2
+    for count in [counted] if isinstance(counted, int) else [0, 1, 5]:
+        given = [x, w, np.int32(count) if counted is None else np.zeros(count, np.int32)]
+        want = carried_by_numpy(x, w, count)
+        made = [evaluate(graph, *given), evaluate(after, *given), build_graph(graph)(*given)]
+        for got in made:
+            for g, k in zip(got if isinstance(got, (tuple, list)) else (got,), reads, strict=True):
+                np.testing.assert_allclose(g, want[k], rtol=1e-4, atol=1e-5)
+
+
+def test_a_state_that_an_inner_loop_passes_on_is_an_input_of_both():
+    b = Builder("net")
+    x, w = b.input("x", (3, 4)), b.input("w", (4, 4))
+
+    def outer(states, _):
+        def inner(inside, _):
+            return [b.op("dense", inside[0], inside[1]), inside[1]], []
+
+        return add_scan(b, states, [], inner, steps=2)[0], []
+
+    graph = b.graph(add_scan(b, [x, w], [], outer, steps=3)[0])
+    after = drop_states(graph)
+    (loop,) = after.nodes
+    assert loop.attrs["states"] == 1 and [n.attrs["states"] for n in loop.body.nodes if n.op == "scan"] == [1]
+    assert after.outputs[1] is after.inputs[1]
+    rng = np.random.default_rng(4)
+    x, w = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal((4, 4)).astype(np.float32) / 2
+    want = x @ np.linalg.matrix_power(w.T, 6)
+    for got in (evaluate(after, x, w), build_graph(graph)(x, w)):
+        np.testing.assert_allclose(got[0], want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(got[1], w)
 
 
 BODY = """

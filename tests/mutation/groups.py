@@ -61,7 +61,7 @@ MORE: dict[str, tuple[str, ...]] = {
     ),
     "rules": (
         "graph/algebra.py", "graph/passes/fold_scales.py", "graph/passes/fold_constants.py",
-        "graph/passes/join_products.py", "graph/passes/join_extremes.py", "graph/passes/split_transposed.py", "graph/passes/hoist_from_loops.py",
+        "graph/passes/join_products.py", "graph/passes/join_extremes.py", "graph/passes/split_transposed.py", "graph/passes/hoist_from_loops.py", "graph/passes/drop_states.py",
         "graph/passes/tables_of_bytes.py",
         "graph/patterns.py", "graph/passes/choose_layouts.py", "graph/rules.py",
     ),
