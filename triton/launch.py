@@ -32,7 +32,7 @@ from .quick_launch import QuickForm, exact, form_of, quick_key
 from .reader import KernelReader, Outside
 from .rows import Builtin, constexpr
 from .staged_loops import LoopStages
-from .thread_layout import own_registers
+from .thread_layout import FragmentLayout, own_registers
 from .threaded_builder import ThreadedBuilder
 from .tools.tensor_descriptor import TensorDescriptor
 
@@ -51,6 +51,7 @@ _NARROW = 2**30
 """Arrays of fewer elements, and smaller integers, are indexed with 32 bits."""
 
 Key = tuple[Any, ...]
+Fragments = Mapping[tuple[int, ...], FragmentLayout]
 
 
 class CompiledKernel:
@@ -545,14 +546,16 @@ class _Launch:
         buffers[handle] = faults
         params.append(handle)
         written: frozenset[Buffer] = frozenset(b for _, b, _ in where)
+        fragments: Fragments = {}
         while True:
-            builder = grid.builder(faults, set(known), written)
+            builder = grid.builder(faults, set(known), written, fragments)
             builder.outer = {*known, *params}
             body, outside = self.body(builder, dict(names))
             found = frozenset(b for b in written if b.data in written_data(PrimFunc((), body, {})))
-            if not self.threads or found == written:
+            wanted = builder.wanted_fragments() if isinstance(builder, ThreadedBuilder) else fragments
+            if not self.threads or (found, wanted) == (written, fragments):
                 break
-            written = found
+            written, fragments = found, wanted
         count = max(1, len(builder.sites))
         body = grid.around(body, builder)
         fixed = faults.with_(shape=(IntImm(count, index),))
@@ -583,7 +586,9 @@ class _Grid(Protocol):
 
     params: list[Var]
 
-    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+    def builder(
+        self, faults: Buffer, known: set[Var], written: frozenset[Buffer], fragments: Fragments
+    ) -> KernelBuilder:
         """Return a builder of one program."""
 
     def around(self, body: Stmt, builder: KernelBuilder) -> Stmt:
@@ -600,7 +605,9 @@ class _ProgramLoop:
         self.params = [*self.sizes, self.programs]
         known.update((*self.params, self.program))
 
-    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+    def builder(
+        self, faults: Buffer, known: set[Var], written: frozenset[Buffer], fragments: Fragments
+    ) -> KernelBuilder:
         """Return a builder of one program."""
         builder = KernelBuilder(self.index, faults, known, self.target.vector_lanes(DType("float32")))
         one, zero = const(1, self.index), const(0, self.index)
@@ -636,10 +643,12 @@ class _ThreadBlocks:
         self.beside, self.machine = nvidia and capability >= FIRST_COPIES, f"{target.kind} ({target.mcpu})"
         self.room = block_shared_bytes(capability)
 
-    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+    def builder(
+        self, faults: Buffer, known: set[Var], written: frozenset[Buffer], fragments: Fragments
+    ) -> KernelBuilder:
         """Return a builder of one program."""
-        stages = LoopStages(self.room)
-        builder = ThreadedBuilder(self.index, faults, known, self.threads, written, stages, self.asked)
+        stages, units = LoopStages(self.room), fragments if self.beside else None
+        builder = ThreadedBuilder(self.index, faults, known, self.threads, written, stages, self.asked, units)
         rest = 3 - len(self.params)
         builder.programs = (*self.numbers, *[const(0, self.index)] * rest)
         builder.grid = (*self.params, *[const(1, self.index)] * rest)
