@@ -107,6 +107,8 @@ class _Scope:
 
     items: list[Stmt | Buffer | tuple[Var, Expr]] = field(default_factory=list)
     kept: list[tuple[BlockValue, tuple[Any, ...]]] = field(default_factory=list)
+    wishes: dict[Buffer, dict[str, Any]] = field(default_factory=dict)
+    """The annotations of allocations."""
 
     def statement(self) -> Stmt:
         body: Stmt = Evaluate(IntImm(0))
@@ -116,7 +118,8 @@ class _Scope:
                 after.insert(0, item)
                 continue
             body = seq(*after)
-            after = [Allocate(item, body) if isinstance(item, Buffer) else LetStmt(*item, body)]
+            made = Allocate(item, body, self.wishes.get(item, {})) if isinstance(item, Buffer) else LetStmt(*item, body)
+            after = [made]
         return seq(*after) if after else body
 
 

@@ -46,6 +46,8 @@ MOST_FORMS = 8
 NUM_WARPS = 4
 """The warps that run a program on GPUs, where a launch does not say."""
 MOST_THREADS = 1024
+MULTIPLE = 16
+"""Kernels for GPUs know which integers are multiples of this, as Triton's do."""
 
 _NARROW = 2**30
 """Arrays of fewer elements, and smaller integers, are indexed with 32 bits."""
@@ -407,6 +409,10 @@ class _Launch:
                     f"{source.name}: {name} is {x!r}; a kernel takes arrays and numbers, and as tl.constexpr what is known when it is compiled"
                 )
         self.wide = wide
+        self.sixteens = frozenset(
+            name for name, x in self.scalars.items() if self.threads and isinstance(x, int) and x % MULTIPLE == 0
+        )
+        """The integers that are multiples of 16, as which kernels for GPUs know them."""
         self._check_places()
         self.groups = self._groups()
         rank = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
@@ -417,7 +423,7 @@ class _Launch:
             wide,
             rank,
             tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
-            (str(target), self.threads, stages if self.threads else None),
+            (str(target), self.threads, stages if self.threads else None, self.sixteens),
         )
         try:
             hash(self.key)
@@ -499,7 +505,8 @@ class _Launch:
                 out.append(_memory(start, (last - start) // size, first.array))
             positions += [(self.arrays[n].start - start) // size for n in names]
         if self.threads:
-            return [*out, *self.scalars.values(), *positions, *self.grid[: self.rank]]
+            numbers = [x // MULTIPLE if name in self.sixteens else x for name, x in self.scalars.items()]
+            return [*out, *numbers, *positions, *self.grid[: self.rank]]
         programs = self.grid[0] * self.grid[1] * self.grid[2]
         return [*out, *self.scalars.values(), *positions, *self.grid[: self.rank - 1], programs]
 
@@ -526,12 +533,13 @@ class _Launch:
             params.append(handle)
             where += [(n, buffer, Var(f"start_{n}", index) if len(group) > 1 else None) for n in group]
         for name, x in self.scalars.items():
-            var = Var(name, "float32" if isinstance(x, float) else index)
+            times = name in self.sixteens
+            var = Var(f"{name}_{MULTIPLE}" if times else name, "float32" if isinstance(x, float) else index)
             params.append(var)
             if isinstance(x, int) and x >= 0:
                 known.add(var)
             kind = DType("float32" if isinstance(x, float) else "int32" if -(2**31) <= x < 2**31 else "int64")
-            names[name] = of_expression(var, kind)
+            names[name] = of_expression(var * const(MULTIPLE, index) if times else var, kind)
         for name, buffer, position in where:
             start: Any = const(0, index) if position is None else position
             if position is not None:

@@ -7,7 +7,7 @@ written needs no shared memory (:func:`own_registers`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ..tir.expr import BufferLoad, Expr, Var, const, same
@@ -24,29 +24,33 @@ FRAGMENT_TILE = 16
 
 @dataclass(frozen=True)
 class ThreadLayout:
-    """The threads along each dimension of a shape. ``fast``: the dimension along which neighbouring threads differ."""
+    """The threads along each dimension of a shape.
+
+    ``fast``: the dimension along which neighbouring threads differ; ``vector``: the elements there that a thread has side by side.
+    """
 
     shape: tuple[int, ...]
     fast: int
     along: tuple[int, ...]
+    vector: int = field(default=1, kw_only=True)
     most_unrolled: ClassVar[int] = 128
     """Loops of one thread over at most so many elements are written out."""
 
     @staticmethod
-    def of(shape: Sequence[int], fast: int, threads: int) -> ThreadLayout:
+    def of(shape: Sequence[int], fast: int, threads: int, vector: int = 1) -> ThreadLayout:
         """Return the layout of a shape on at most so many threads."""
         total = 1
         for n in shape:
             total *= n
         others = total // shape[fast]
         along = [1] * len(shape)
-        along[fast] = min(shape[fast], threads if others == 1 else max(NARROWEST, threads // others))
+        along[fast] = min(shape[fast] // vector, threads if others == 1 else max(NARROWEST, threads // others))
         left = threads // along[fast]
         for d in reversed(range(len(shape))):
             if d != fast:
                 along[d] = min(shape[d], left)
                 left //= along[d]
-        return ThreadLayout(tuple(shape), fast, tuple(along))
+        return ThreadLayout(tuple(shape), fast, tuple(along), vector=vector)
 
     @property
     def threads(self) -> int:
@@ -71,7 +75,8 @@ class ThreadLayout:
         loops: list[tuple[Var, int, int]] = []
         below, last = 1, [d for d in order if self.along[d] > 1][-1:]
         for d in order:
-            count, steps = self.along[d], self.steps[d]
+            vector = self.vector if d == self.fast else 1
+            count, steps = self.along[d], self.steps[d] // vector
             at: Expr | None = None
             if count > 1:
                 at = thread if below == 1 else thread // const(below, index)
@@ -84,6 +89,11 @@ class ThreadLayout:
                 places[d] = step
                 far = step * const(count, index) if count > 1 else step
                 at = far if at is None else far + at
+            if vector > 1:
+                lane, wide = Var("lane", index), const(vector, index)
+                at = lane if at is None else at * wide + lane
+                places[d] = places[d] * wide + lane
+                loops.insert(0, (lane, vector, d))
             if at is not None:
                 lanes[d] = at
         return ThreadNest(self, thread, tuple(lanes), tuple(places), tuple(ranks), tuple(reversed(loops)))
@@ -164,6 +174,11 @@ class ThreadNest:
     ranks: tuple[Expr, ...]
     loops: tuple[tuple[Var, int, int], ...]
 
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The thread and the variables of the loops, all from 0 on."""
+        return (self.thread, *[var for var, _, _ in self.loops])
+
     def around(self, body: Stmt, without: int | None = None) -> Stmt:
         """Return loops over the elements of a thread, apart from those along one dimension."""
         count = 1
@@ -172,7 +187,8 @@ class ThreadNest:
         kind = "unrolled" if count <= self.layout.most_unrolled else "serial"
         for var, n, axis in reversed(self.loops):
             if axis != without:
-                body = For(var, const(0, var.dtype), const(n, var.dtype), kind, body)
+                together = self.layout.vector > 1 and var is self.loops[-1][0]
+                body = For(var, const(0, var.dtype), const(n, var.dtype), "vectorized" if together else kind, body)
         return body
 
     def on_threads(self, body: Stmt) -> Stmt:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..tir.analysis.simplify import simplify
+from ..tir.annotations import ALIGN
 from ..codegen.machine.target import WARP
 from ..tir.expr import BufferLoad, Call, Expr, Ramp, StringImm, Var, any_, const, same, transform
 from ..tir.expr.dtype import DType
@@ -22,6 +23,7 @@ from .block_values import BlockValue, PointerArgument, broadcast_make, broadcast
 from .kernel_builder import KernelBuilder, Lanes, inner_type, reduction_of
 from .staged_loops import STAGES, LoopStages
 from .thread_layout import FRAGMENT_TILE, THREAD_AXIS, FragmentLayout, ThreadLayout, ThreadNest
+from .vector_copies import PIECE, in_vectors
 
 MOST_PRODUCTS = 256
 """The most products of fragments of a thread that are written out; of more, the loop over steps is left."""
@@ -285,7 +287,7 @@ class ThreadedBuilder(KernelBuilder):
     def placed_operand(self, value: BlockValue, name: str) -> Buffer:
         """Return a factor in shared memory, transposed where that is how its elements are read.
 
-        Rows are 16 bytes longer, so that eight of them lie in different banks.
+        Rows are an odd number of 16 bytes apart, so that eight of them lie in different banks.
         """
         lanes = tuple([Var(f"i{n}", self.index) for n in range(2)])
         exact = self.data(value, value.dtype)
@@ -293,11 +295,36 @@ class ThreadedBuilder(KernelBuilder):
         if value.dtype.bytes < 2:  # the units read the steps of both factors side by side, and exchange none
             turned = name == "right"
         shape = value.shape[::-1] if turned else value.shape
-        buffer = self.allocated((shape[0], shape[1] + 16 // value.dtype.bytes), value.dtype, name)
+        buffer, piece = self.allocated(shape, value.dtype, name), 16 // value.dtype.bytes
+        self.scopes[-1].wishes[buffer] = {ALIGN: [(0, 2 * piece, piece)]}
         make = (lambda at: exact.make(at[::-1])) if turned else exact.make
-        self.fill(buffer, BlockValue(shape, value.dtype, make, value.cost, value.reads))
+        if not self.copied_in_vectors(buffer, make):
+            self.fill(buffer, BlockValue(shape, value.dtype, make, value.cost, value.reads))
         self.turned[buffer] = turned
         return buffer
+
+    def copied_in_vectors(self, buffer: Buffer, make: Callable[[Lanes], Expr]) -> bool:
+        """Copy a block of global memory, several elements at once; return whether that is possible."""
+        shape, wide = tuple([int(n) for n in buffer.shape]), PIECE // buffer.dtype.bytes  # type: ignore[call-overload]
+        if shape[-1] % wide:
+            return False
+        nest = ThreadLayout.of(shape, len(shape) - 1, self.threads, wide).nest(self.index)
+        found = in_vectors(make(nest.lanes), nest.loops[-1][0], wide, {*self.not_negative, *nest.variables})
+        if found is None:
+            return False
+        value, dividends = found
+        sizes = {nest.thread: nest.layout.threads, **{var: n for var, n, _ in nest.loops}}
+        ends = [self.ends(e, sizes) for e in dividends]
+        if any(e is None for e in ends):
+            return False
+        self.nests[nest.thread] = nest
+        copy = nest.on_threads(nest.around(BufferStore(buffer, value, nest.lanes)))
+        negative = [simplify(e[0]) < self.number(0) for e in ends if e is not None]
+        if negative:
+            single = self.nest(shape, lambda lanes: BufferStore(buffer, make(lanes), lanes))
+            copy = IfThenElse(any_(*negative), transform(single, post=_rolled), copy)
+        self.emit(copy)
+        return True
 
     def multiply_on_units(self, out: Buffer, a: Buffer, b: Buffer) -> None:
         """Add the product of two blocks in shared memory to a third. The sums are fragments of each warp meanwhile."""
@@ -341,8 +368,7 @@ class ThreadedBuilder(KernelBuilder):
         added: Stmt = BufferStore(sums, mma(BufferLoad(sums, at), *factors), at)
         for var, count in ((half, 2), (j, columns), (i, rows)):
             added = _repeated(var, count, added)
-        steps = int(a.shape[0 if self.turned[a] else 1])  # type: ignore[call-overload]
-        steps = (steps if self.turned[a] else steps - 16 // a.dtype.bytes) // (8 * u)
+        steps = int(a.shape[0 if self.turned[a] else 1]) // (8 * u)  # type: ignore[call-overload]
         kind = "unrolled" if 2 * rows * columns * steps <= MOST_PRODUCTS else "serial"
         body: Stmt = For(k, number(0), number(steps), kind, seq(*loads, added))
         self.emit(For(thread, number(0), number(layout.threads), "thread_binding", body, THREAD_AXIS))
