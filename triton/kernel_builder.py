@@ -922,7 +922,9 @@ class KernelBuilder:
         product: BlockValue
         if placed is not None:
             product = ProductValue(self, *placed, added, total, shape)
-        elif total.is_int and largest**2 * a.shape[-1] <= 2**24:  # float32 holds each sum exactly, and multiplies faster
+        elif (
+            total.is_int and largest**2 * a.shape[-1] <= 2**24
+        ):  # float32 holds each sum exactly, and multiplies faster
             left, right = self.operand(a, FLOAT32, "left"), self.operand(b, FLOAT32, "right")
             exact = self.cast_data(ProductValue(self, left, right, None, FLOAT32, shape), total)
             product = exact if added is None else self.binary("+", exact, added)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..codegen.machine.target import WARP
 from ..tir.analysis.simplify import simplify
 from ..tir.annotations import ALIGN
-from ..codegen.machine.target import WARP
 from ..tir.expr import BufferLoad, Call, Expr, Ramp, StringImm, Var, any_, const, same, transform
 from ..tir.expr.dtype import DType
 from ..tir.expr.intrinsics import operation_named
@@ -69,7 +69,9 @@ class ThreadedBuilder(KernelBuilder):
 
     # -- loop nests --------------------------------------------------------------------------------------------------
 
-    def thread_nest(self, shape: Sequence[int], fast: int | None, fragments: FragmentLayout | None = None) -> ThreadNest:
+    def thread_nest(
+        self, shape: Sequence[int], fast: int | None, fragments: FragmentLayout | None = None
+    ) -> ThreadNest:
         """Return the variables of a nest over a shape, as the fragments of products lie where these are given."""
         layout = fragments or ThreadLayout.of(tuple(shape), len(shape) - 1 if fast is None else fast, self.threads)
         made = layout.nest(self.index)

@@ -30,6 +30,7 @@ from ..tir.expr import (
     all_,
     conjuncts,
     const,
+    is_const_int,
     same,
     transform,
     vars_in,
@@ -61,23 +62,23 @@ def in_vectors(value: Expr, lane: Var, count: int, known: set[Var]) -> tuple[Exp
         return linear[0][0].value, linear[1]
 
     def plain(n: object) -> Expr | None:
-        if not isinstance(n, (FloorMod, TruncMod)) or lane not in vars_in(n.a) or lane in vars_in(n.b):
+        if not isinstance(n, (FloorMod, TruncMod)) or lane in vars_in(n.b) or not is_not_negative(n.b, known):
             return None
         parts = split(n.a)
-        if parts is None or parts[0] != 1 or not whole(parts[1]) or not whole(n.b):
-            return None
-        if not is_not_negative(n.b, known):
+        if lane in vars_in(n.a) and (parts is None or parts[0] != 1 or not whole(parts[1]) or not whole(n.b)):
             return None
         if isinstance(n, TruncMod) and not is_not_negative(n.a, known):
             dividends.append(n.a)
-        return type(n)(parts[1], n.b) + lane
+        return FloorMod(n.a, n.b) if parts is None or parts[0] == 0 else FloorMod(parts[1], n.b) + lane
 
-    def shared(condition: Expr, place: Expr, extent: Expr) -> Expr | None:
-        """Return a condition of all lanes."""
+    def shared(condition: Expr, place: Expr, first: Expr, extent: Expr) -> Expr | None:
+        """Return a condition of all lanes, the first of which reads at ``first``."""
         if lane not in vars_in(condition):
             return condition
         if isinstance(condition, LT) and same(condition.a, place) and same(condition.b, extent):
-            return substitute(condition, {lane: const(count - 1, lane.dtype)})  # elements outside are an error
+            return first + const(count - 1, lane.dtype) < extent  # elements outside are an error
+        if isinstance(condition, LE) and is_const_int(condition.a, 0) and same(condition.b, place):
+            return condition.a <= first
         if not isinstance(condition, (LT, LE, GT, GE)):
             return None
         parts = split(condition.a - condition.b)
@@ -99,7 +100,7 @@ def in_vectors(value: Expr, lane: Var, count: int, known: set[Var]) -> tuple[Exp
     parts = split(place)
     if parts is None or parts[0] != 1 or not whole(parts[1]):
         return None
-    uniform = [shared(c, place, inner.buffer.shape[0]) for c in conditions]
+    uniform = [shared(c, place, parts[1], inner.buffer.shape[0]) for c in conditions]
     if any(c is None for c in uniform):
         return None
     read = BufferLoad(inner.buffer, (parts[1] + lane,))
@@ -113,4 +114,4 @@ def _factor(e: Expr) -> int:
         return abs(e.value)
     if isinstance(e, Mul):
         return _factor(e.a) * _factor(e.b)
-    return gcd(_factor(e.a), _factor(e.b)) if isinstance(e, (Add, Sub)) else 1
+    return gcd(_factor(e.a), _factor(e.b)) if isinstance(e, (Add, Sub, FloorMod, TruncMod)) else 1

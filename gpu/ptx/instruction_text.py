@@ -788,7 +788,9 @@ def _mma(em: LlvmScope, e: Call) -> str:
         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
     )
     words = ",".join([f"={constraint}"] * 4 + ["r"] * 6 + [str(n) for n in range(4)])
-    found = em.fn.emit(f'call {_struct(type_, 4)} asm "{text}", "{words}"({", ".join((*operands, *before))}) convergent')
+    found = em.fn.emit(
+        f'call {_struct(type_, 4)} asm "{text}", "{words}"({", ".join((*operands, *before))}) convergent'
+    )
     return _of_registers(em, e.dtype, type_, found, 4)
 
 
@@ -798,7 +800,10 @@ def _ldmatrix(em: LlvmScope, e: Call) -> str:
     assert isinstance(row, BufferLoad)
     first = [i.base if isinstance(i, Ramp) else i for i in row.indices]
     offset = em.total(em.lane_offsets(row.buffer, first).start)
-    if row.buffer.scope not in ("shared", "shared.dyn") or em.alignment(row.buffer, offset, row.dtype) < row.dtype.bytes:
+    if (
+        row.buffer.scope not in ("shared", "shared.dyn")
+        or em.alignment(row.buffer, offset, row.dtype) < row.dtype.bytes
+    ):
         raise EmitError(f"ldmatrix reads rows of shared memory that begin at multiples of 16 bytes, and {row} is none")
     pointer = em.fn.pure(f"addrspacecast ptr {em.pointer(row.buffer, offset)} to ptr addrspace(3)")
     place = em.fn.pure(f"ptrtoint ptr addrspace(3) {pointer} to i32")
