@@ -125,7 +125,7 @@ class FragmentLayout(ThreadLayout):
 
     def warp(self, thread: Expr) -> tuple[Expr, Expr]:
         """Return the numbers of a thread's warp along rows and columns."""
-        number, rows, columns = thread // const(32, thread.dtype), *[const(n, thread.dtype) for n in self.warps]
+        number, rows = thread // const(32, thread.dtype), const(self.warps[0], thread.dtype)
         zero = const(0, thread.dtype)
         return (
             (number if self.warps[1] == 1 else number % rows) if self.warps[0] > 1 else zero,
