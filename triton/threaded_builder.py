@@ -88,7 +88,7 @@ class ThreadedBuilder(KernelBuilder):
         return made.on_threads(made.around(body(made.lanes)))
 
     def fragments_for(self, shape: Sequence[int], found: Stmt) -> FragmentLayout | None:
-        """Return how the fragments of a product lie, for a nest over its shape; None for one that only moves global memory."""
+        """Return the fragments for a nest over their shape; None for one that only moves global memory."""
         layout = (self.fragments or {}).get(tuple(shape))
         if layout is None:
             return None
@@ -274,7 +274,7 @@ class ThreadedBuilder(KernelBuilder):
         self.emit(nest.on_threads(For(k, self.number(0), self.number(inner), "serial", nest.around(body))))
 
     def operands_of_units(self, a: BlockValue, b: BlockValue) -> tuple[Buffer, Buffer] | None:
-        """Return the factors of a product in shared memory, in rows that ``ldmatrix`` reads; None where there is no unit for it."""
+        """Return the factors of a product in shared memory; None where there is no unit for it."""
         dtype = a.dtype
         if self.fragments is None or len(a.shape) != 2 or dtype != b.dtype or dtype not in FRAGMENT_SUMS:
             return None
@@ -287,7 +287,7 @@ class ThreadedBuilder(KernelBuilder):
         return self.placed_operand(a, "left"), self.placed_operand(b, "right")
 
     def placed_operand(self, value: BlockValue, name: str) -> Buffer:
-        """Return a factor in shared memory, transposed where that is how its elements are read.
+        """Return a factor in shared memory, transposed where its elements are read so.
 
         Rows are an odd number of 16 bytes apart, so that eight of them lie in different banks.
         """

@@ -43,7 +43,7 @@ PIECE = 16
 
 
 def in_vectors(value: Expr, lane: Var, count: int, known: set[Var]) -> tuple[Expr, list[Expr]] | None:
-    """Return an element of global memory, with zeros where it is not read, as one of a vector of ``count``; None if it may not be one.
+    """Return an element of global memory as one of a vector of ``count``; None if it may not be one.
 
     ``lane`` is the element's number in its vector, and the conditions of the result do not depend on it; ``known`` are variables of
     numbers that are not negative. With it come the numbers that have to be 0 or more for that.
