@@ -83,7 +83,7 @@ FRAGMENT_OPERATIONS = frozenset(row.op for row in (mma, ldmatrix, ldmatrix_t))
 
 
 def warps_products(c: Any, a: Any, b: Any) -> Any:
-    """Return the fragments of C + A B of all threads, whose fragments are the rows of ``c``, ``a`` and ``b``.
+    """Return all threads' fragments of C + A B from their fragments, the rows of the arguments.
 
     Integers wrap, and floats are added one product after the other.
     """
