@@ -107,6 +107,8 @@ class _Scope:
 
     items: list[Stmt | Buffer | tuple[Var, Expr]] = field(default_factory=list)
     kept: list[tuple[BlockValue, tuple[Any, ...]]] = field(default_factory=list)
+    wishes: dict[Buffer, dict[str, Any]] = field(default_factory=dict)
+    """The annotations of allocations."""
 
     def statement(self) -> Stmt:
         body: Stmt = Evaluate(IntImm(0))
@@ -116,7 +118,8 @@ class _Scope:
                 after.insert(0, item)
                 continue
             body = seq(*after)
-            after = [Allocate(item, body) if isinstance(item, Buffer) else LetStmt(*item, body)]
+            made = Allocate(item, body, self.wishes.get(item, {})) if isinstance(item, Buffer) else LetStmt(*item, body)
+            after = [made]
         return seq(*after) if after else body
 
 
@@ -125,8 +128,9 @@ class ProductValue(BlockValue):
 
     __slots__ = ("a", "added", "b", "builder")
 
-    def __init__(self, builder: KernelBuilder, a: Buffer, b: Buffer, added: BlockValue | None, dtype: DType) -> None:
-        shape = tuple([int(n) for n in (*a.shape[:-1], b.shape[-1])])  # type: ignore[call-overload]
+    def __init__(
+        self, builder: KernelBuilder, a: Buffer, b: Buffer, added: BlockValue | None, dtype: DType, shape: tuple[int, ...]
+    ) -> None:  # fmt: skip
         super().__init__(shape, dtype, self._made, KEEP_FROM, () if added is None else added.reads)
         self.builder, self.a, self.b, self.added = builder, a, b, added
 
@@ -912,15 +916,26 @@ class KernelBuilder:
                 )
             dtype = added.dtype if dtype is None else dtype
             added = added if added.dtype == total else self.cast_data(added, total)
+        shape = (*a.shape[:-1], b.shape[-1])
+        placed = self.operands_of_units(a, b)
         largest = max(abs(int(min_value(a.dtype))), int(max_value(a.dtype))) if total.is_int else 0
-        if total.is_int and largest**2 * a.shape[-1] <= 2**24:  # float32 holds each sum exactly, and multiplies faster
+        product: BlockValue
+        if placed is not None:
+            product = ProductValue(self, *placed, added, total, shape)
+        elif (
+            total.is_int and largest**2 * a.shape[-1] <= 2**24
+        ):  # float32 holds each sum exactly, and multiplies faster
             left, right = self.operand(a, FLOAT32, "left"), self.operand(b, FLOAT32, "right")
-            exact = self.cast_data(ProductValue(self, left, right, None, FLOAT32), total)
-            product: BlockValue = exact if added is None else self.binary("+", exact, added)
+            exact = self.cast_data(ProductValue(self, left, right, None, FLOAT32, shape), total)
+            product = exact if added is None else self.binary("+", exact, added)
         else:
             left, right = self.operand(a, total, "left"), self.operand(b, total, "right")
-            product = ProductValue(self, left, right, added, total)
+            product = ProductValue(self, left, right, added, total, shape)
         return product if dtype in (None, total) else self.cast_data(product, dtype)  # type: ignore[arg-type]
+
+    def operands_of_units(self, a: BlockValue, b: BlockValue) -> tuple[Buffer, Buffer] | None:
+        """Return the factors of a product in memory as matrix units take them, None where it is computed without."""
+        return None
 
     def with_product(self, a: BlockValue, b: BlockValue, dtype: DType) -> BlockValue | None:
         """Return a sum with a product as one product that adds to the other operand, else None."""
@@ -932,7 +947,7 @@ class KernelBuilder:
                 and dtype == product.dtype == other.dtype
                 and other.shape == product.shape
             ):
-                return ProductValue(self, product.a, product.b, other, dtype)
+                return ProductValue(self, product.a, product.b, other, dtype, product.shape)
         return None
 
     def multiply(self, out: Buffer, a: Buffer, b: Buffer) -> None:

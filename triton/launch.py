@@ -32,7 +32,7 @@ from .quick_launch import QuickForm, exact, form_of, quick_key
 from .reader import KernelReader, Outside
 from .rows import Builtin, constexpr
 from .staged_loops import LoopStages
-from .thread_layout import own_registers
+from .thread_layout import FragmentLayout, own_registers
 from .threaded_builder import ThreadedBuilder
 from .tools.tensor_descriptor import TensorDescriptor
 
@@ -46,11 +46,14 @@ MOST_FORMS = 8
 NUM_WARPS = 4
 """The warps that run a program on GPUs, where a launch does not say."""
 MOST_THREADS = 1024
+MULTIPLE = 16
+"""Kernels for GPUs know which integers are multiples of this, as Triton's do."""
 
 _NARROW = 2**30
 """Arrays of fewer elements, and smaller integers, are indexed with 32 bits."""
 
 Key = tuple[Any, ...]
+Fragments = Mapping[tuple[int, ...], FragmentLayout]
 
 
 class CompiledKernel:
@@ -408,6 +411,10 @@ class _Launch:
                     f"{source.name}: {name} is {x!r}; a kernel takes arrays and numbers, and as tl.constexpr what is known when it is compiled"
                 )
         self.wide = wide
+        self.sixteens = frozenset(
+            name for name, x in self.scalars.items() if self.threads and isinstance(x, int) and x % MULTIPLE == 0
+        )
+        """The integers that are multiples of 16, as which kernels for GPUs know them."""
         self._check_places()
         self.groups = self._groups()
         rank = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
@@ -418,7 +425,7 @@ class _Launch:
             wide,
             rank,
             tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
-            (str(target), self.threads, stages if self.threads else None),
+            (str(target), self.threads, stages if self.threads else None, self.sixteens),
         )
         try:
             hash(self.key)
@@ -500,7 +507,8 @@ class _Launch:
                 out.append(_memory(start, (last - start) // size, first.array))
             positions += [(self.arrays[n].start - start) // size for n in names]
         if self.threads:
-            return [*out, *self.scalars.values(), *positions, *self.grid[: self.rank]]
+            numbers = [x // MULTIPLE if name in self.sixteens else x for name, x in self.scalars.items()]
+            return [*out, *numbers, *positions, *self.grid[: self.rank]]
         programs = self.grid[0] * self.grid[1] * self.grid[2]
         return [*out, *self.scalars.values(), *positions, *self.grid[: self.rank - 1], programs]
 
@@ -527,12 +535,13 @@ class _Launch:
             params.append(handle)
             where += [(n, buffer, Var(f"start_{n}", index) if len(group) > 1 else None) for n in group]
         for name, x in self.scalars.items():
-            var = Var(name, "float32" if isinstance(x, float) else index)
+            times = name in self.sixteens
+            var = Var(f"{name}_{MULTIPLE}" if times else name, "float32" if isinstance(x, float) else index)
             params.append(var)
             if isinstance(x, int) and x >= 0:
                 known.add(var)
             kind = DType("float32" if isinstance(x, float) else "int32" if -(2**31) <= x < 2**31 else "int64")
-            names[name] = of_expression(var, kind)
+            names[name] = of_expression(var * const(MULTIPLE, index) if times else var, kind)
         for name, buffer, position in where:
             start: Any = const(0, index) if position is None else position
             if position is not None:
@@ -547,14 +556,16 @@ class _Launch:
         buffers[handle] = faults
         params.append(handle)
         written: frozenset[Buffer] = frozenset(b for _, b, _ in where)
+        fragments: Fragments = {}
         while True:
-            builder = grid.builder(faults, set(known), written)
+            builder = grid.builder(faults, set(known), written, fragments)
             builder.outer = {*known, *params}
             body, outside = self.body(builder, dict(names))
             found = frozenset(b for b in written if b.data in written_data(PrimFunc((), body, {})))
-            if not self.threads or found == written:
+            wanted = builder.wanted_fragments() if isinstance(builder, ThreadedBuilder) else fragments
+            if not self.threads or (found, wanted) == (written, fragments):
                 break
-            written = found
+            written, fragments = found, wanted
         count = max(1, len(builder.sites))
         body = grid.around(body, builder)
         fixed = faults.with_(shape=(IntImm(count, index),))
@@ -585,7 +596,9 @@ class _Grid(Protocol):
 
     params: list[Var]
 
-    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+    def builder(
+        self, faults: Buffer, known: set[Var], written: frozenset[Buffer], fragments: Fragments
+    ) -> KernelBuilder:
         """Return a builder of one program."""
 
     def around(self, body: Stmt, builder: KernelBuilder) -> Stmt:
@@ -602,7 +615,9 @@ class _ProgramLoop:
         self.params = [*self.sizes, self.programs]
         known.update((*self.params, self.program))
 
-    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+    def builder(
+        self, faults: Buffer, known: set[Var], written: frozenset[Buffer], fragments: Fragments
+    ) -> KernelBuilder:
         """Return a builder of one program."""
         builder = KernelBuilder(self.index, faults, known, self.target.vector_lanes(DType("float32")))
         one, zero = const(1, self.index), const(0, self.index)
@@ -638,10 +653,12 @@ class _ThreadBlocks:
         self.beside, self.machine = nvidia and capability >= FIRST_COPIES, f"{target.kind} ({target.mcpu})"
         self.room = block_shared_bytes(capability)
 
-    def builder(self, faults: Buffer, known: set[Var], written: frozenset[Buffer]) -> KernelBuilder:
+    def builder(
+        self, faults: Buffer, known: set[Var], written: frozenset[Buffer], fragments: Fragments
+    ) -> KernelBuilder:
         """Return a builder of one program."""
-        stages = LoopStages(self.room)
-        builder = ThreadedBuilder(self.index, faults, known, self.threads, written, stages, self.asked)
+        stages, units = LoopStages(self.room), fragments if self.beside else None
+        builder = ThreadedBuilder(self.index, faults, known, self.threads, written, stages, self.asked, units)
         rest = 3 - len(self.params)
         builder.programs = (*self.numbers, *[const(0, self.index)] * rest)
         builder.grid = (*self.params, *[const(1, self.index)] * rest)

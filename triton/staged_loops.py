@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
+from ..codegen.lower.compact_buffers import aligned
+from ..tir.annotations import ALIGN
 from ..tir.expr import BufferLoad, Call, Expr, FloatImm, IntImm, Var
 from ..tir.expr.node import IRNode
 from ..tir.stmt import Allocate, Buffer, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt, loads_and_stores, seq
@@ -18,7 +21,7 @@ from ..tir.walk import reads_memory, statements, substitute, transform_statement
 STAGES = 3
 """The stages of a loop where neither it nor the launch says how many."""
 _NARROWEST = 4
-"""The fewest bytes that a thread copies beside its work."""
+"""The fewest bytes that a thread copies beside its work; several elements of a vector count together."""
 
 
 @dataclass
@@ -38,7 +41,9 @@ class LoopStages:
     def applied(self, body: Stmt, written: Collection[Var]) -> Stmt:
         """Return the body of a kernel, which writes the memory ``written``, with its innermost such loops as pipelines."""
         taken = sum(
-            _bytes(s.buffer) for s in statements(body) if isinstance(s, Allocate) and s.buffer.scope == "shared"
+            _bytes(s.buffer, s.annotations)
+            for s in statements(body)
+            if isinstance(s, Allocate) and s.buffer.scope == "shared"
         )
         done: set[Var] = set()
 
@@ -50,7 +55,7 @@ class LoopStages:
                 return None
             parts = _Parts()
             copied = parts.copied(self.operands, written) if parts.take(n.body, {}) else []
-            size = sum(_bytes(b) for b in {b for s in copied for b in _stored(s)})
+            size = sum(_bytes(b, parts.wishes[b]) for b in {b for s in copied for b in _stored(s)})
             if not size:
                 return None
             wanted = self.wanted[n.loop_var]
@@ -69,7 +74,7 @@ class LoopStages:
             }
             out: Stmt = n.with_(body=seq(*parts.statements), annotations={**n.annotations, **notes})
             for buffer in reversed(parts.buffers):
-                out = Allocate(buffer, out)
+                out = Allocate(buffer, out, parts.wishes[buffer])
             return out
 
         return transform_statements(body, post)  # type: ignore[no-any-return]
@@ -81,6 +86,7 @@ class _Parts:
     def __init__(self) -> None:
         self.statements: list[Stmt] = []
         self.buffers: list[Buffer] = []
+        self.wishes: dict[Buffer, Mapping[str, Any]] = {}
 
     def take(self, s: Stmt, values: Mapping[Var, Expr]) -> bool:
         """Add a statement; return whether that is possible. A name for what memory holds is not moved."""
@@ -88,7 +94,8 @@ class _Parts:
             return all([self.take(child, values) for child in s.seq])
         if isinstance(s, Allocate):
             self.buffers.append(s.buffer)
-            return not s.annotations and self.take(s.body, values)
+            self.wishes[s.buffer] = s.annotations
+            return self.take(s.body, values)
         if isinstance(s, LetStmt):
             return not reads_memory(s.value) and self.take(s.body, {**values, s.var: substitute(s.value, values)})
         self.statements.append(substitute(s, values) if values else s)
@@ -110,19 +117,22 @@ def _stored(s: Stmt) -> set[Buffer]:
     return {a.buffer for a in loads_and_stores(s) if isinstance(a, BufferStore)}
 
 
-def _bytes(buffer: Buffer) -> int:
-    return buffer.dtype.bytes * prod([int(n) for n in buffer.shape])  # type: ignore[call-overload]
+def _bytes(buffer: Buffer, wishes: Mapping[str, Any]) -> int:
+    made = aligned(buffer, wishes.get(ALIGN, ()))
+    rows, inner = int(made.shape[0]), prod([int(n) for n in made.shape[1:]])  # type: ignore[call-overload]
+    return buffer.dtype.bytes * rows * (inner if made.strides is None or not wishes else int(made.strides[0]))  # type: ignore[call-overload]
 
 
 def _is_copy(s: Stmt, written: Collection[Var]) -> bool:
     """Returns whether a statement only moves elements of memory that is not written to shared memory, or stores zeros there."""
     if any(isinstance(n, Evaluate) for n in statements(s)):
         return False
+    together = prod([int(n.extent) for n in statements(s) if isinstance(n, For) and n.kind == "vectorized"])  # type: ignore[call-overload]
     stores = [a for a in loads_and_stores(s) if isinstance(a, BufferStore)]
-    return bool(stores) and all(_moves(a, written) for a in stores)
+    return bool(stores) and all(_moves(a, written, together) for a in stores)
 
 
-def _moves(s: BufferStore, written: Collection[Var]) -> bool:
+def _moves(s: BufferStore, written: Collection[Var], together: int) -> bool:
     value = s.value
     while isinstance(value, Call) and value.op == "tir.if_then_else":
         if not (isinstance(value.args[2], (IntImm, FloatImm)) and value.args[2].value == 0):
@@ -134,5 +144,5 @@ def _moves(s: BufferStore, written: Collection[Var]) -> bool:
         and value.buffer.data not in written
         and value.dtype == s.buffer.dtype
         and s.buffer.scope == "shared"
-        and s.buffer.dtype.bytes >= _NARROWEST
+        and s.buffer.dtype.bytes * together >= _NARROWEST
     )

@@ -31,6 +31,7 @@ from ...tir.expr import (
 from ...tir.expr.dtype import round_float
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.intrinsics.matrix_operations import GROUP_LOADS, WARP_LOADS
+from ...tir.expr.intrinsics.warp_fragments import FRAGMENT_OPERATIONS
 from ...tir.stmt import BufferStore, LetStmt, PrimFunc
 from ...tir.walk import pre_order
 
@@ -38,7 +39,7 @@ _EXACT = frozenset(op for op, row in OPERATIONS.items() if row.exact)
 """Operations whose result is representable when the operands are."""
 _AS_STORED = (
     "tir.dot2_bf16", "tir.tile_dot2_bf16", "tir.tile_store", "tir.reinterpret", "tir.wmma_dot", "tir.wgmma_dot", "tir.wgmma_columns", "tir.wgmma_store", "tir.atomic_add",
-    "tir.atomic_add_pair",
+    "tir.atomic_add_pair", *FRAGMENT_OPERATIONS,
 )  # fmt: skip
 """Operations that take their half-width operands as memory holds them."""
 

@@ -35,6 +35,7 @@ from ...tir.expr import (
     Min,
     Mul,
     Or,
+    Ramp,
     StringImm,
     Sub,
     Var,
@@ -396,7 +397,13 @@ class _Placement:
         return [a for e in parts for a in (*self._tiles(e, loops), *self._single(e, loops))]
 
     def _access(self, a: BufferLoad | BufferStore, loops: tuple[For, ...]) -> ThreadAccess:
-        return ThreadAccess(a.buffer, a.indices, isinstance(a, BufferStore), loops, self.conditions)
+        """Return an access; one of a vector is as a loop over its lanes."""
+        indices, lanes = a.indices, next((i.lanes for i in a.indices if isinstance(i, Ramp)), 1)
+        if lanes > 1:
+            lane = Var("lane", indices[-1].dtype.element)
+            indices = tuple([i.base + i.stride * lane if isinstance(i, Ramp) else i for i in indices])
+            loops = (*loops, For(lane, const(0, lane.dtype), const(lanes, lane.dtype), "serial", seq()))
+        return ThreadAccess(a.buffer, indices, isinstance(a, BufferStore), loops, self.conditions)
 
     def conflict(
         self, earlier: Sequence[ThreadAccess], later: Sequence[ThreadAccess], repeated: For | None = None

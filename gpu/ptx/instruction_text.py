@@ -751,3 +751,69 @@ GROUP_TILE_CALLS = {
     "wgmma_across": _across, "wgmma_columns": _columns, "exp2_approx": _exp2_approx,
 }  # fmt: skip
 """Emitters by the operation's name. Operands are descriptors, 64-bit numbers; sums are what a thread has of them."""
+
+
+# Emits products of fragments (``mma.sync``) and the exchange of rows in shared memory (``ldmatrix``).
+
+_FRAGMENT_WORDS = {"float16": "f16", "bfloat16": "bf16", "int8": "s8", "uint8": "u8"}
+_FIRST_FRAGMENTS = 80
+"""The number of the first architecture that has all of these instructions."""
+
+
+def _registers_of(em: LlvmScope, e: Expr) -> list[str]:
+    """Returns a vector as registers of 32 bits."""
+    count = e.dtype.bytes // 4
+    whole = em.fn.pure(f"bitcast {llvm_type(e.dtype)} {em.value(e)} to <{count} x i32>")
+    return [em.fn.pure(f"extractelement <{count} x i32> {whole}, i32 {n}") for n in range(count)]
+
+
+def _of_registers(em: LlvmScope, dtype: DType, type_: str, found: str, count: int) -> str:
+    """Returns the registers of a result as a vector."""
+    values = [em.fn.pure(f"extractvalue {_struct(type_, count)} {found}, {n}") for n in range(count)]
+    vector = f"<{count} x {type_}>"
+    joined = em.fn.joined(vector, type_, values)
+    return joined if llvm_type(dtype) == vector else em.fn.pure(f"bitcast {vector} {joined} to {llvm_type(dtype)}")
+
+
+def _mma(em: LlvmScope, e: Call) -> str:
+    _require(em, "mma", _FIRST_FRAGMENTS)
+    c, a, b = e.args
+    word, sums = _FRAGMENT_WORDS[a.dtype.element], "f32" if c.dtype.is_float else "s32"
+    type_, constraint = ("float", "f") if c.dtype.is_float else ("i32", "r")
+    given = em.value(c)
+    before = [f"{type_} {em.fn.lane(llvm_type(c.dtype), given, n)}" for n in range(4)]
+    operands = [f"i32 {r}" for r in (*_registers_of(em, a), *_registers_of(em, b))]
+    text = (
+        f"mma.sync.aligned.m16n8k{2 * a.dtype.lanes}.row.col.{sums}.{word}.{word}.{sums} "
+        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+    )
+    words = ",".join([f"={constraint}"] * 4 + ["r"] * 6 + [str(n) for n in range(4)])
+    found = em.fn.emit(
+        f'call {_struct(type_, 4)} asm "{text}", "{words}"({", ".join((*operands, *before))}) convergent'
+    )
+    return _of_registers(em, e.dtype, type_, found, 4)
+
+
+def _ldmatrix(em: LlvmScope, e: Call) -> str:
+    _require(em, "ldmatrix", _FIRST_FRAGMENTS)
+    (row,) = e.args
+    assert isinstance(row, BufferLoad)
+    first = [i.base if isinstance(i, Ramp) else i for i in row.indices]
+    offset = em.total(em.lane_offsets(row.buffer, first).start)
+    if (
+        row.buffer.scope not in ("shared", "shared.dyn")
+        or em.alignment(row.buffer, offset, row.dtype) < row.dtype.bytes
+    ):
+        raise EmitError(f"ldmatrix reads rows of shared memory that begin at multiples of 16 bytes, and {row} is none")
+    pointer = em.fn.pure(f"addrspacecast ptr {em.pointer(row.buffer, offset)} to ptr addrspace(3)")
+    place = em.fn.pure(f"ptrtoint ptr addrspace(3) {pointer} to i32")
+    kind = ".trans" if e.op == "tir.ldmatrix_t" else ""
+    text = f"ldmatrix.sync.aligned.m8n8.x4{kind}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
+    found = em.fn.emit(
+        f'call {_struct("i32", 4)} asm sideeffect "{text}", "=r,=r,=r,=r,r,~{{memory}}"(i32 {place}) convergent'
+    )
+    return _of_registers(em, e.dtype, "i32", found, 4)
+
+
+FRAGMENT_CALLS = {"mma": _mma, "ldmatrix": _ldmatrix, "ldmatrix_t": _ldmatrix}
+"""Emitters by the operation's name. A fragment is a vector of the thread."""

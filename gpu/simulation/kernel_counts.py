@@ -121,6 +121,13 @@ class KernelCounts:
             self.matrix_flops += 2.0 * 16**3 * warps * multiplied
             self.chain += SHARED_CYCLES
 
+    def fragment_product(self, flops: float, warps: float) -> None:
+        """Count a product of matrix units whose operands lie in registers: so many operations of each warp."""
+        if self.sampling:
+            self.issue_slots += warps
+            self.matrix_flops += flops * warps
+            self.chain += ARITHMETIC_CYCLES
+
     def group_product(self, rows: int, columns: int, steps: int, size: int, warps: float) -> None:
         """Count a product of warp groups, whose operands are read in shared memory."""
         if self.sampling:

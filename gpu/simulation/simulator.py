@@ -14,10 +14,11 @@ import numpy as np
 
 from ...codegen.lowered import written_data
 from ...codegen.machine.target import WARP
-from ...tir.expr import BufferLoad, Call, Expr, Var
+from ...tir.expr import BufferLoad, Call, Expr, Ramp, Var
 from ...tir.expr.intrinsics import OPERATIONS
 from ...tir.expr.intrinsics.control_and_memory import CHANGES
 from ...tir.expr.intrinsics.matrix_operations import SIDE
+from ...tir.expr.intrinsics.warp_fragments import FRAGMENT_OPERATIONS, exchanged_rows, ldmatrix_t, mma, warps_products
 from ...tir.stmt import (
     Allocate,
     AssertStmt,
@@ -51,7 +52,7 @@ from ..launch.launch_form import (
 from ..launch.software_pipeline import ASYNC_SCOPE, COMMIT_COPIES, WAIT_FOR_COPIES
 from .kernel_counts import KernelCounts, offsets_of, tile_operands, warps_of
 from .lane_values import Mask, Value, both, evaluate, nobody
-from .tile_values import GroupProducts, count_product, store_fragment, store_tile, tile_value
+from .tile_values import GroupProducts, count_product, store_fragment, store_tile, tile_value, whole_teams
 from .watched_memory import BARRIER_OPERATIONS, Arriving, RunningThreads, WatchedArray
 
 LANES = 1 << 12
@@ -206,6 +207,9 @@ class _Simulator:
                 assert self.counting is not None
                 self.counting.tiles(SIDE * SIDE, load.dtype.with_lanes(1).bytes, self._warps(mask), n > 0)
             return
+        if isinstance(s.value, Call) and s.value.op in FRAGMENT_OPERATIONS:
+            self._store_fragment(s, s.value, mask)
+            return
         value = self.value(s.value, mask)
         group = self.groups + 1 if self.copying else self.rows
         places = [self.value(i, mask) for i in s.indices]
@@ -213,6 +217,39 @@ class _Simulator:
         if self.counting is not None:
             self.counting.compute(s.value, self._warps(mask))
             self._count(self._memory(s.buffer), places, mask)
+
+    def _store_fragment(self, s: BufferStore, e: Call, mask: Mask) -> None:
+        """Store the fragments that an operation gives all threads of some warps."""
+        whole_teams(self, mask, WARP)
+        parts = [self._vectors(a, mask) for a in e.args]
+        made = warps_products(*parts) if e.op == mma.op else exchanged_rows(parts[0], e.op == ldmatrix_t.op)
+        memory = self._memory(s.buffer)
+        for n, places in enumerate(self._lanes(s.indices, e.dtype.lanes, mask)):
+            memory.store(made[:, n], places, mask, self.lanes, self.epoch)
+        if self.counting is not None and e.op == mma.op:
+            rows, columns, steps = 16, 8, 2 * e.args[1].dtype.lanes
+            self.counting.fragment_product(2.0 * rows * columns * steps, self._warps(mask))
+
+    def _lanes(self, indices: Sequence[Expr], count: int, mask: Mask) -> list[list[Value]]:
+        """Return the places of the lanes of a vector access."""
+        found = [self.value(i.base if isinstance(i, Ramp) else i, mask) for i in indices]
+        steps = [self.value(i.stride, mask) if isinstance(i, Ramp) else None for i in indices]
+        return [
+            [p if step is None else p + step * n for p, step in zip(found, steps, strict=True)] for n in range(count)
+        ]
+
+    def _vectors(self, e: Expr, mask: Mask) -> np.ndarray:
+        """Return the vector that each thread reads from a buffer, as a row."""
+        if not isinstance(e, BufferLoad):
+            raise GpuError(f"a fragment comes from a buffer, not {e}")
+        memory, lanes = self._memory(e.buffer), self.lanes
+        share, self.share = self.share, self.share / e.dtype.lanes
+        out = []
+        for places in self._lanes(e.indices, e.dtype.lanes, mask):
+            out.append(np.broadcast_to(memory.load(places, mask, lanes, self.epoch), (lanes.count,)))
+            self._count(memory, places, mask)
+        self.share = share
+        return np.stack(out, 1)
 
     def _add(self, e: Call, mask: Mask) -> None:
         """Add to elements atomically."""

@@ -1,5 +1,7 @@
 """Kernels as projects publish them give what Triton gives, on processors and on the simulated GPU; their PTX is assembled."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -141,3 +143,17 @@ def test_ptx_is_assembled(n):
     made = launched(n, warmup=True, target="cuda -arch=sm_90")[1]
     ((report,), _) = run_ptxas(made.module.get_source("ptx"), "sm_90")
     assert report.warnings == ()
+
+
+PRODUCTS = ("varlen_attention", "fused_moe", "gptq_matmul", "int8_matmul")
+NARROW = [
+    n for n, (name, _, args, _) in enumerate(CASES)
+    if name in PRODUCTS and any(isinstance(a, np.ndarray) and a.dtype in (np.float16, np.int8) for a in args)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n", NARROW, ids=[NAMES[n] for n in NARROW])
+def test_products_of_narrow_types_run_on_matrix_units(n):
+    text = launched(n, warmup=True, target="cuda -arch=sm_90")[1].module.get_source("ptx")
+    assert len(re.findall(r"mma\.sync\.aligned\.m16n8k(?:16|32)", text)) >= 2
+    assert "ldmatrix" in text

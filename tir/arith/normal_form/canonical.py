@@ -629,7 +629,9 @@ class Canonical(Facts):
             bound = ((Interval.minimum if isinstance(new, Min) else Interval.maximum)(*ends),)
         # The key is made of the keys of the operands, because the key of ``new`` itself would be computed here.
         key = value_key(new, self.key)
-        return self.intern(key, kind, bound, e.dtype, lambda: new, True, new)
+        # what is left of indices, and their quotients rounded to zero, never overflow either
+        data = kind not in ("truncdiv", "truncmod") or any(self.data(p) for p in operands)
+        return self.intern(key, kind, bound, e.dtype, lambda: new, data, new)
 
     def key(self, e: Any) -> Hashable:
         """Return a key that is equal for equal expressions. ``e`` must be simplified.

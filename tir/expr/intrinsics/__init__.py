@@ -17,7 +17,7 @@ True
 from __future__ import annotations
 
 from ..nodes import Call
-from . import control_and_memory, matrix_operations, number_operations
+from . import control_and_memory, matrix_operations, number_operations, warp_fragments
 from .operation_row import KEEPS_NUMBERS, Effect, Evaluator, Lanes, Operation, Spelling, TypeRule
 
 __all__ = [
@@ -56,7 +56,7 @@ def lanes_of_call(call: Call) -> Lanes:
     return Lanes.NEVER if row is None else row.lanes
 
 
-for _module in (number_operations, matrix_operations, control_and_memory):
+for _module in (number_operations, matrix_operations, warp_fragments, control_and_memory):
     for _row in (*vars(_module).values(), *getattr(_module, "UNSUPPORTED", ())):
         if isinstance(_row, Operation):
             register_operation(_row)
