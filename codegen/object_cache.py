@@ -184,6 +184,6 @@ def _make(chosen: str) -> Path:
         return Path(tempfile.mkdtemp(prefix="tilewright-"))
 
 
-CODEGEN_VERSION = 36
+CODEGEN_VERSION = 37
 """A number that changes when generated code becomes faster or slower, or when wrong code is mended. Times measured and
 files cached before the change do not compare with those after it. Every tuning record carries it."""
