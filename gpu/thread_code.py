@@ -100,7 +100,8 @@ class ThreadEmitter(LlvmEmitter):
 
     def alignment(self, buffer: Buffer, offset: Linear, dtype: DType) -> int:
         """Return a guaranteed alignment in bytes."""
-        known = CACHE_LINE if self.bases.get(buffer.data) in self.own_memory else self.parameter_alignment
+        given = min(self.parameter_alignment, buffer.data_alignment)
+        known = CACHE_LINE if self.bases.get(buffer.data) in self.own_memory else given
         return max(align_of(dtype), gcd(self.step_of(offset) * dtype.element.bytes, known))
 
 

@@ -415,6 +415,10 @@ class _Launch:
             name for name, x in self.scalars.items() if self.threads and isinstance(x, int) and x % MULTIPLE == 0
         )
         """The integers that are multiples of 16, as which kernels for GPUs know them."""
+        self.aligned = all(
+            one.start % MULTIPLE == 0 for one in self.arrays.values() if isinstance(one.array, DeviceMemory)
+        )
+        """Whether arrays on a GPU begin at multiples of 16 bytes; copies of arrays in main memory do."""
         self._check_places()
         self.groups = self._groups()
         rank = 3 if grid[2] > 1 else 2 if grid[1] > 1 else 1
@@ -425,7 +429,7 @@ class _Launch:
             wide,
             rank,
             tuple(tuple(names) for names, _ in self.groups) if len(self.groups) < len(self.arrays) else None,
-            (str(target), self.threads, stages if self.threads else None, self.sixteens),
+            (str(target), self.threads, stages if self.threads else None, self.sixteens, self.aligned),
         )
         try:
             hash(self.key)
@@ -531,7 +535,8 @@ class _Launch:
             handle, extent = Var(group[0], "handle"), Var(f"n_{group[0]}", index)
             known.add(extent)
             dtype = DType(self.arrays[group[0]].dtype)
-            buffers[handle] = buffer = Buffer(group[0], (extent,), dtype, data_alignment=dtype.bytes)
+            begin = MULTIPLE if self.threads and self.aligned else dtype.bytes
+            buffers[handle] = buffer = Buffer(group[0], (extent,), dtype, data_alignment=begin)
             params.append(handle)
             where += [(n, buffer, Var(f"start_{n}", index) if len(group) > 1 else None) for n in group]
         for name, x in self.scalars.items():
@@ -648,6 +653,7 @@ class _ThreadBlocks:
         self.numbers = [Var(f"program_{n}", index) for n in range(launch.rank)]
         known.update((*self.params, *self.numbers))
         self.name, self.asked, target = launch.source.name, launch.stages, launch.target
+        self.aligned = launch.aligned
         capability = compute_capability(target.mcpu)
         nvidia = target.mcpu.startswith("sm_") or TARGET_KINDS[target.kind].simulated
         self.beside, self.machine = nvidia and capability >= FIRST_COPIES, f"{target.kind} ({target.mcpu})"
@@ -658,7 +664,9 @@ class _ThreadBlocks:
     ) -> KernelBuilder:
         """Return a builder of one program."""
         stages, units = LoopStages(self.room), fragments if self.beside else None
-        builder = ThreadedBuilder(self.index, faults, known, self.threads, written, stages, self.asked, units)
+        builder = ThreadedBuilder(
+            self.index, faults, known, self.threads, written, stages, self.asked, units, self.aligned
+        )
         rest = 3 - len(self.params)
         builder.programs = (*self.numbers, *[const(0, self.index)] * rest)
         builder.grid = (*self.params, *[const(1, self.index)] * rest)
@@ -670,6 +678,12 @@ class _ThreadBlocks:
         body = own_registers(body, builder.nests)
         if self.beside:
             body = builder.stages.applied(body, {b.data for b in builder.written})
+        if builder.left_out:
+            warnings.warn(
+                f"{self.name}: products do without matrix units, several times slower, as an array does not begin at a multiple "
+                f"of {MULTIPLE} bytes; pass a copy of that view",
+                stacklevel=6,
+            )
         for wanted, given, size in builder.stages.fewer:
             warnings.warn(
                 f"{self.name}: num_stages={wanted} takes {size} bytes of shared memory, and a block has {self.room} on "

@@ -40,16 +40,18 @@ class ThreadedBuilder(KernelBuilder):
     """Builds the body of one kernel for blocks of ``threads`` threads.
 
     ``fragments``: how matrix units hold the sums of products, by their shapes, as :meth:`wanted_fragments` of an earlier building says;
-    None where there are no matrix units.
+    None where there are no matrix units, which ``aligned`` arrays alone take.
     ``written``: the arguments that the kernel may write; ``stages``: those of its loops, ``asked`` where a loop does not say.
     """
 
     def __init__(
         self, index: DType, faults: Buffer, known: set[Var], threads: int, written: frozenset[Buffer], stages: LoopStages,
-        asked: int | None, fragments: Mapping[tuple[int, ...], FragmentLayout] | None,
+        asked: int | None, fragments: Mapping[tuple[int, ...], FragmentLayout] | None, aligned: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(index, faults, known, 1)
         self.fragments = fragments
+        self.aligned, self.left_out = aligned, False
+        """Whether all arrays begin at a multiple of 16 bytes, and whether a product does without matrix units as they don't."""
         self.products: set[tuple[int, ...]] = set()
         self.row_reductions: set[tuple[int, ...]] = set()
         self.turned: dict[Buffer, bool] = {}
@@ -281,6 +283,9 @@ class ThreadedBuilder(KernelBuilder):
         (rows, steps), columns = a.shape, b.shape[1]
         if rows % FRAGMENT_TILE or columns % FRAGMENT_TILE or steps % (8 * fragment_lanes(dtype)):
             return None
+        if not self.aligned:
+            self.left_out = True
+            return None
         self.products.add((rows, columns))
         if (rows, columns) not in self.fragments:
             return None
@@ -308,7 +313,7 @@ class ThreadedBuilder(KernelBuilder):
     def copied_in_vectors(self, buffer: Buffer, make: Callable[[Lanes], Expr]) -> bool:
         """Copy a block of global memory, several elements at once; return whether that is possible."""
         shape, wide = tuple([int(n) for n in buffer.shape]), PIECE // buffer.dtype.bytes  # type: ignore[call-overload]
-        if shape[-1] % wide:
+        if shape[-1] % wide or not self.aligned:
             return False
         nest = ThreadLayout.of(shape, len(shape) - 1, self.threads, wide).nest(self.index)
         found = in_vectors(make(nest.lanes), nest.loops[-1][0], wide, {*self.not_negative, *nest.variables})

@@ -27,7 +27,7 @@ from ...codegen.runtime.arguments import (
     view_of,
 )
 from ...tir.expr import Var
-from ...tir.stmt import Stmt
+from ...tir.stmt import Buffer, Stmt
 from ..gpu_module import BoundGpuCall, KernelModule, launch_functions, launch_problem
 from ..host_launches import HostLaunches
 from ..launch.kernels import GpuKernel
@@ -151,10 +151,8 @@ class CudaModule(KernelModule):
                 value = copy.pointer
             elif param.buffer is not None:
                 self._await(arg)
-            if param.buffer is not None and value % PARAMETER_ALIGNMENT:
-                raise CudaError(
-                    f"{lowered.name}: the array {param.name} does not begin at a multiple of {PARAMETER_ALIGNMENT} bytes"
-                )
+            if param.buffer is not None and value % (begin := _beginning(param.buffer)):
+                raise CudaError(f"{lowered.name}: the array {param.name} does not begin at a multiple of {begin} bytes")
             out.append(value)
         return out, copies
 
@@ -368,6 +366,11 @@ def as_ctypes(value: Any, kind: Any) -> Any:
     return ctypes.c_uint64(value) if kind is ctypes.c_void_p else kind(value)
 
 
+def _beginning(buffer: Buffer) -> int:
+    """Return what divides the address of an array that a kernel takes."""
+    return min(PARAMETER_ALIGNMENT, buffer.data_alignment)
+
+
 def _same_number(a: Any, b: Any) -> bool:
     return bool(a == b) and (not isinstance(a, float) or copysign(1.0, a) == copysign(1.0, b))
 
@@ -390,7 +393,7 @@ class ReadyCall:
                 view = view_of(args[n], arguments.devices)
                 assert view is not None
                 low, high = view.extent_bytes()
-                self._arrays.append(n)
+                self._arrays.append((n, _beginning(param.buffer)))
                 if low < high:
                     spans.append((n, low - view.pointer, high - view.pointer, param.writes))
         for place, (n, low, high, writes) in enumerate(spans):
@@ -400,8 +403,8 @@ class ReadyCall:
 
     def __call__(self, values: list[Any]) -> bool:
         """Begin the kernels. False, and nothing has happened, where the addresses have to be looked at."""
-        for n in self._arrays:
-            if not values[n] or values[n] % PARAMETER_ALIGNMENT:
+        for n, begin in self._arrays:
+            if not values[n] or values[n] % begin:
                 return False
         for n, other, above, below in self._pairs:
             if -below < values[n] - values[other] < above:

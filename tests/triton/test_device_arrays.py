@@ -114,3 +114,25 @@ def test_a_stream_that_still_writes_is_awaited(fake, monkeypatch):  # noqa: F811
     module = doubled()
     module(ByInterface(x, stream=77), ByInterface(out, stream=1))
     assert awaited == [77]
+
+
+def test_views_that_begin_elsewhere_are_read_element_by_element(fake):  # noqa: F811
+    """Copies of 16 bytes at once need addresses that they divide."""
+    whole = DeviceArray.of(np.zeros(64 * 64 + 8, "float16"))
+    b, out = DeviceArray.of(np.zeros((64, 64), "float16")), DeviceArray((64, 64), "float32")
+    numbers = (64, 64, 64, 64, 1, 64, 1, 64, 1)
+    blocks = {"BM": 64, "BN": 64, "BK": 32, "GROUP": 8, "ACTIVATION": ""}
+
+    def text(offset):
+        view = ByInterface(whole)
+        view.__cuda_array_interface__["data"] = (whole.pointer + 2 * offset, False)
+        view.__cuda_array_interface__["shape"] = (64 * 64,)
+        return kernels.matmul[(1,)](view, b, out, *numbers, **blocks).module.get_source("ptx")
+
+    aligned = text(0)
+    assert "mma.sync" in aligned
+    assert text(8) == aligned
+    with pytest.warns(UserWarning, match="do without matrix units"):
+        apart = text(1)
+    assert "mma.sync" not in apart
+    assert not any(f"global.v{n}" in apart for n in (2, 4))
