@@ -798,7 +798,7 @@ def _ldmatrix(em: LlvmScope, e: Call) -> str:
     _require(em, "ldmatrix", _FIRST_FRAGMENTS)
     (row,) = e.args
     assert isinstance(row, BufferLoad)
-    first = [i.base if isinstance(i, Ramp) else i for i in row.indices]
+    first = tuple([i.base if isinstance(i, Ramp) else i for i in row.indices])
     offset = em.total(em.lane_offsets(row.buffer, first).start)
     if (
         row.buffer.scope not in ("shared", "shared.dyn")
