@@ -61,13 +61,13 @@ def bring_into_canonical_form(
     before, and copies of other types where it names a type that holds all values. Products of bytes take the form in which they are
     ``multiplied`` (:mod:`.dot_layouts`). Where a list is given, reductions
     read copies of inputs that lie across others, and ``turned`` gets their names; else they gather such inputs. A list
-    ``undivided`` gets the schedule before axes were split, if any are.
+    ``undivided`` gets the schedule before axes were split, if reductions alone divide any.
     """
     compute_once(sch, of)
     before = sch.copy()
     _split_divided_axes(sch, _by_numbers, of)
     if undivided is not None and len(sch.trace.insts) > len(before.trace.insts):
-        undivided.append(before)
+        undivided += [before] if all(b.is_reduction for b in _to_split(ProgramInfo(before.func))) else []
     _copy_what_is_gathered(sch, turned, of)
     _widen_where_multiplied(sch, multiplied)
     take_dot_form(sch, multiplied, of)

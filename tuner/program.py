@@ -274,17 +274,18 @@ class BlockInfo:
 
     @cached_property
     def with_chosen_as_own(self) -> BlockInfo:
-        """Returns the block as if each index that is looked up along one spatial axis were that axis.
+        """Returns the block as if each index that is looked up along one spatial axis, not the innermost, were that axis.
 
-        ``B[own[p], k, j]`` counts as ``B[p, k, j]``, one matrix for each p, which is how loops outside p's see it.
-        Itself where there is no such index.
+        ``B[own[p], k, j]`` counts as ``B[p, k, j]``, one matrix for each p, which is how loops outside p's see it. Along the
+        innermost one vectors gather. Itself where there is no such index.
         """
 
         def chosen(use: Use) -> Use:
             dims = list(use.dims)
             for n, (looked_up, variables) in enumerate(zip(use.looked_up, use.unknown, strict=True)):
                 along = variables & set(self.axes)
-                if looked_up and len(along) == 1 and along <= set(self.spatial) and not along & use.axes():
+                outer = set(self.spatial) - {next((v for v in reversed(self.spatial) if self.extents[v] > 1), None)}
+                if looked_up and len(along) == 1 and along <= outer and not along & use.axes():
                     dims[n] = dict.fromkeys(along, 1)
             known = tuple([frozenset() if dim is not None else v for dim, v in zip(dims, use.unknown, strict=True)])
             return use if tuple(dims) == use.dims else replace(use, dims=tuple(dims), unknown=known)
