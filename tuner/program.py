@@ -274,7 +274,7 @@ class BlockInfo:
 
     @cached_property
     def with_chosen_as_own(self) -> BlockInfo:
-        """Returns the block as if each index that is looked up along one spatial axis, not the innermost, were that axis.
+        """Returns the block as if an index that is looked up along an outer axis were that axis.
 
         ``B[own[p], k, j]`` counts as ``B[p, k, j]``, one matrix for each p, which is how loops outside p's see it. Along the
         innermost one vectors gather. Itself where there is no such index.
