@@ -108,7 +108,7 @@ def reduce_where_copied(rng: Rng, sch: Schedule) -> None:
     """A reduction where a copy reads it, which may be one of the block that does."""
     block = a_block_where(rng, sch, reduces)
     if coin(rng) and len(users := sch.get_consumers(block)) == 1:
-        sch.reindex(users[0], ("read", sch.get(block).writes[0].buffer.name))
+        sch.reindex(users[0], ("read", sch.get(sch.get_block(block)).writes[0].buffer.name))
     sch.reduce_where_copied(block)
 
 
