@@ -107,8 +107,9 @@ def reduce_once(rng: Rng, sch: Schedule) -> None:
 def reduce_where_copied(rng: Rng, sch: Schedule) -> None:
     """A reduction where a copy reads it, which may be one of the block that does."""
     block = a_block_where(rng, sch, reduces)
-    if coin(rng) and len(users := sch.get_consumers(block)) == 1:
-        sch.reindex(users[0], ("read", sch.get(sch.get_block(block)).writes[0].buffer.name))
+    written = [w.buffer.name for w in sch.get(sch.get_block(block)).writes]
+    if coin(rng) and written and len(users := sch.get_consumers(block)) == 1:
+        sch.reindex(users[0], ("read", written[0]))
     sch.reduce_where_copied(block)
 
 
@@ -147,7 +148,9 @@ def expand_offsets(rng: Rng, sch: Schedule) -> None:
 @step(1)
 def pad_before_offset(rng: Rng, sch: Schedule) -> None:
     """Zero points out of a padded stage."""
-    sch.pad_before_offset(a_block_where(rng, sch, lambda b: not reduces(b) and "int" in b.writes[0].buffer.dtype))
+    sch.pad_before_offset(
+        a_block_where(rng, sch, lambda b: not reduces(b) and any("int" in w.buffer.dtype for w in b.writes))
+    )
 
 
 @step(2)
