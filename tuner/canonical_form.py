@@ -637,7 +637,7 @@ def _inline_what_divides(sch: Schedule) -> None:
     example = example_of(usual, ODD)
     if example is None:
         return
-    divides = {b.name_hint for b in (realize.block for realize in blocks_of(sch.func)) if _is_divided_by_sizes(b.body)}
+    divides = {r.block.name_hint for r in blocks_of(sch.func) if _is_divided_by_sizes(r.block.body)}
     names = [name for name in blocks_to_inline(ProgramInfo(example)) if name in divides]
     before, known = sch.copy(), Schedule(example)
     try:

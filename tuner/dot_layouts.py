@@ -9,6 +9,7 @@ and another stage brings them into their order. So a convolution over NCHW is on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from ..schedule import Schedule, ScheduleError
@@ -151,7 +152,7 @@ def _roles(block: BlockInfo) -> Iterator[tuple[Use, Use, Var, Var]]:
     for rows, columns in (block.loads, block.loads[::-1]):
         if not rows.affine or not columns.affine or rows.buffer is columns.buffer:
             continue
-        if _windows(columns) & set(block.reduce) or block.spatial_size < _REUSE * rows_of(block, rows):
+        if _windows(columns) & set(block.reduce) or block.spatial_size < _REUSE * _rows_of(block, rows):
             continue
         for column in [v for v in block.spatial if v in columns.axes() and v not in rows.axes()]:
             for step in block.reduce:
@@ -165,12 +166,9 @@ def _roles(block: BlockInfo) -> Iterator[tuple[Use, Use, Var, Var]]:
     return iter(sorted(found, key=preferred))
 
 
-def rows_of(block: BlockInfo, use: Use) -> int:
+def _rows_of(block: BlockInfo, use: Use) -> int:
     """Returns how many results read different elements of an operand."""
-    size = 1
-    for v in block.spatial:
-        size *= block.extents[v] if v in use.axes() else 1
-    return size
+    return math.prod(block.extents[v] for v in block.spatial if v in use.axes())
 
 
 def _windows(use: Use) -> set[Var]:

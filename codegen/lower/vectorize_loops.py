@@ -99,7 +99,7 @@ class VectorExpressions:
     def mask(self) -> Expr:
         """Return the predicate for one more use; the values that it names get variables of their own."""
         assert self.predicate is not None
-        return transform(self.predicate, post=_renewed)
+        return _again(self.predicate)
 
     def expr(self, e: Any) -> Expr:
         """Return the vector form of ``e``, or a scalar when it is the same in every lane."""
@@ -158,9 +158,7 @@ class VectorExpressions:
         if e.dtype.lanes > 1:
             raise NotVectorizable("a vector load inside a vector loop")
         lanes = next((mask for known, mask in self.read if same(known, e)), self.predicate)
-        outer, self.predicate = self.predicate, lanes
-        mask = None if lanes is None else widen(self.mask(), self.lanes)
-        self.predicate = outer
+        mask = None if lanes is None else widen(_again(lanes), self.lanes)
         return BufferLoad(buffer, indices, both_masks(mask, own))
 
     def once(self, e: BufferLoad) -> Expr:
@@ -336,6 +334,11 @@ def with_names(named: Sequence[Named], value: Expr) -> Expr:
     for var, held in reversed(named):
         value = Let(var, held, value)
     return value
+
+
+def _again(mask: Expr) -> Expr:
+    """Returns a mask for one more use: the values that it names get variables of their own."""
+    return transform(mask, post=_renewed)
 
 
 def _renewed(e: Any) -> Any:
